@@ -1,0 +1,50 @@
+# Shared by the scripts in this folder; sourced, never run.
+# Sets root (the repository) and changes into it.
+# shellcheck shell=bash
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+die() {
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 1
+}
+
+# need_packages NAME…: installs those that are missing, and only those.
+need_packages() {
+	local missing=() p
+	for p in "$@"; do
+		dpkg-query -W -f='${Status}\n' "$p" 2>/dev/null | grep -q '^install ok installed' ||
+			missing+=("$p")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	command -v apt-get >/dev/null || die "please install: ${missing[*]}"
+	local sudo=()
+	if [ "$(id -u)" != 0 ]; then
+		command -v sudo >/dev/null || die "as root, install: ${missing[*]}"
+		sudo=(sudo)
+	fi
+	echo "installing: ${missing[*]}" >&2
+	"${sudo[@]}" apt-get update -qq >&2
+	DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq \
+		--no-install-recommends "${missing[@]}" >/dev/null
+}
+
+build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
+	libpcre2-dev libev-dev uthash-dev scdoc)
+run_packages=(bubblewrap bash)
+test_packages=(libcmocka-dev bats curl jq procps util-linux iproute2 coreutils)
+
+# build [DIR [MESON-OPTION…]]: configures DIR (default build) once and compiles.
+build() {
+	local dir=${1:-build}
+	shift || true
+	if [ -f "$dir/build.ninja" ]; then
+		[ $# -eq 0 ] || meson configure "$dir" "$@" >/dev/null
+	else
+		meson setup "$dir" "$@" >"$dir.log" 2>&1 || { cat "$dir.log" >&2; return 1; }
+		mv "$dir.log" "$dir/setup.log"
+	fi
+	meson compile -C "$dir" >"$dir/compile.log" 2>&1 || { cat "$dir/compile.log" >&2; return 1; }
+}

@@ -1,0 +1,166 @@
+/* base/: buffers, UTF-8, checked JSON in and out. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buf.h"
+#include "json.h"
+#include "jsonw.h"
+#include "utf8.h"
+
+static void buf_keeps_its_cap_and_its_error(void **state)
+{
+	struct buf b CLEANUP_BUF = BUF_INIT(8);
+
+	assert_int_equal(buf_puts(&b, "12345678"), 0);
+	assert_int_equal(buf_putc(&b, '9'), -EFBIG);
+	assert_int_equal(buf_puts(&b, ""), -EFBIG);
+	assert_string_equal(b.data, "12345678");
+	buf_reset(&b);
+	assert_int_equal(buf_printf(&b, "%d-%s", 42, "x"), 0);
+	assert_string_equal(b.data, "42-x");
+	assert_int_equal(buf_printf(&b, "%s", "too long"), -EFBIG);
+	buf_reset(&b);
+	buf_puts(&b, "abcdef");
+	buf_consume(&b, 4);
+	assert_string_equal(b.data, "ef");
+	buf_consume(&b, 100);
+	assert_int_equal(b.len, 0);
+}
+
+static void utf8_knows_good_from_bad(void **state)
+{
+	static const struct {
+		const char *s;
+		size_t want;
+	} rows[] = {
+		{ "a", 1 },
+		{ "\xc3\xa9", 2 },
+		{ "\xe2\x82\xac", 3 },
+		{ "\xf0\x9f\xa6\x8c", 4 },
+		{ "\xc0\x80", 0 },         /* overlong */
+		{ "\xe0\x80\x80", 0 },     /* overlong */
+		{ "\xed\xa0\x80", 0 },     /* surrogate */
+		{ "\xf4\x90\x80\x80", 0 }, /* past U+10FFFF */
+		{ "\xff", 0 },
+		{ "\xe2\x82", 0 }, /* cut */
+		{ "\x80", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(utf8_sequence(rows[i].s, strlen(rows[i].s)), rows[i].want);
+	assert_true(utf8_is_cut("\xe2\x82", 2));
+	assert_false(utf8_is_cut("\xff", 1));
+	assert_false(utf8_is_cut("a", 1));
+	assert_int_equal(utf8_length("a\xc3\xa9\xff", 4), 3);
+	assert_int_equal(utf8_offset("a\xc3\xa9z", 4, 2), 3);
+	assert_int_equal(utf8_offset("ab", 2, 9), 2);
+}
+
+static int parse(const char *text, cJSON **ret)
+{
+	char copy[4096];
+	size_t len = strlen(text);
+
+	memcpy(copy, text, len + 1);
+	return json_parse(copy, len, ret, NULL);
+}
+
+static void json_takes_good_input(void **state)
+{
+	cJSON *j CLEANUP_JSON = NULL;
+
+	assert_int_equal(parse(" {\"a\": [1, \"x\\\"y\"], \"b\":\"\\u00e9\"} ", &j), 0);
+	assert_string_equal(cJSON_GetObjectItem(j, "b")->valuestring, "\xc3\xa9");
+}
+
+static void json_refuses_bad_input(void **state)
+{
+	static const char *const bad[] = {
+		"",    "{",         "{\"a\":1} x", "\"\xff\"",    "\"\xc0\x80\"",
+		"nul", "{\"a\":\"", "[1,2",        "\"\\ud800\"", "{]}",
+	};
+	char deep[400];
+	cJSON *j = NULL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(parse(bad[i], &j), -EINVAL);
+		assert_null(j);
+	}
+	memset(deep, '[', 200);
+	memset(deep + 200, ']', 199);
+	deep[399] = '\0';
+	assert_int_equal(parse(deep, &j), -E2BIG);
+}
+
+static void json_refuses_too_many_values(void **state)
+{
+	size_t n = (size_t)JSON_MAX_NODES * 2 + 8;
+	char *text CLEANUP_FREE = malloc(n + 1);
+	cJSON *j = NULL;
+
+	memset(text, ',', n);
+	text[0] = '[';
+	for (size_t i = 1; i < n - 1; i += 2)
+		text[i] = '1';
+	text[n - 1] = ']';
+	text[n] = '\0';
+	assert_int_equal(json_parse(text, n, &j, NULL), -E2BIG);
+}
+
+static void json_keeps_nul_in_strings(void **state)
+{
+	cJSON *j CLEANUP_JSON = NULL;
+	char *s;
+
+	assert_int_equal(parse("\"a\\u0000b\\\\u0000\"", &j), 0);
+	s = j->valuestring;
+	assert_true(json_has_nul(s));
+	assert_int_equal(json_restore_nul(s), 9);
+	assert_memory_equal(s, "a\0b\\u0000", 9);
+}
+
+static void writer_escapes_everything(void **state)
+{
+	struct buf b CLEANUP_BUF = BUF_INIT(0);
+	struct jw w;
+
+	jw_init(&w, &b);
+	jw_obj(&w);
+	jw_kstrn(&w, "s", "q\"\\\n\0\x1b\xc3\xa9\xff", 9);
+	jw_key(&w, "a");
+	jw_arr(&w);
+	jw_int(&w, -5);
+	jw_num(&w, 2);
+	jw_num(&w, 0.5);
+	jw_bool(&w, true);
+	jw_null(&w);
+	jw_obj(&w);
+	jw_obj_end(&w);
+	jw_arr_end(&w);
+	jw_kstr(&w, "n", NULL);
+	jw_obj_end(&w);
+	assert_string_equal(b.data, "{\"s\":\"q\\\"\\\\\\n\\u0000\\u001b\xc3\xa9\xef\xbf\xbd\","
+				    "\"a\":[-5,2.0,0.5,true,null,{}],\"n\":null}");
+	assert_true(w.invalid_utf8);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(buf_keeps_its_cap_and_its_error),
+		cmocka_unit_test(utf8_knows_good_from_bad),
+		cmocka_unit_test(json_takes_good_input),
+		cmocka_unit_test(json_refuses_bad_input),
+		cmocka_unit_test(json_refuses_too_many_values),
+		cmocka_unit_test(json_keeps_nul_in_strings),
+		cmocka_unit_test(writer_escapes_everything),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
