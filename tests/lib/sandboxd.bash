@@ -1,0 +1,229 @@
+# shellcheck shell=bash
+#
+# Helpers for bats tests that talk to a real threadfs-sandboxd over its socket.
+#
+#	load ../lib/sandboxd
+#	setup()    { sandboxd_setup; }
+#	teardown() { sandboxd_teardown; }
+#	@test "…"  { sandboxd_start --isolation none; bash_exec 'echo hi'; [ "$STDOUT" = hi ]; sandboxd_stop; }
+#
+# Call the functions directly, not in $( ) or under `run`: they set variables.
+#
+# Environment:
+#	SANDBOXD       the program (default: build/threadfs-sandboxd of this tree)
+#	SANDBOXD_ARGS  more arguments for every start, split at blanks
+#
+# Variables set here:
+#	T      the test's own directory, mode 0755, removed by sandboxd_teardown
+#	SANDBOXD_PID SOCK DATA SANDBOXD_LOG SANDBOXD_OUT   of the sandbox started last
+#	BODY HTTP      of the last api call
+#	STDOUT         of the last bash_exec
+
+SANDBOXD_ROOT=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
+SANDBOXD=${SANDBOXD:-$SANDBOXD_ROOT/build/threadfs-sandboxd}
+
+# sandboxd_setup: makes $T and the bookkeeping of what teardown has to end.
+# To be called first in setup, before anything is started.
+sandboxd_setup() {
+	[ -x "$SANDBOXD" ] || { echo "no program at $SANDBOXD" >&2; return 1; }
+	# Not below BATS_TEST_TMPDIR: an unprivileged user could not get there,
+	# and a socket's path has to be short.
+	T=$(mktemp -d /tmp/sbd.XXXXXX)
+	chmod 0755 "$T"
+	SANDBOXD_PIDS=()
+	SANDBOXD_PID=
+	unset CURL_TARGET API_KEY
+}
+
+# sandboxd_teardown: ends what is still running, kindly and then not, prints the
+# logs (bats shows them when the test failed) and removes $T.
+sandboxd_teardown() {
+	local pid f
+
+	for pid in "${SANDBOXD_PIDS[@]}"; do
+		kill -TERM "$pid" 2>/dev/null || continue
+		wait_for 3 pid_gone "$pid" || kill -KILL "$pid" 2>/dev/null || true
+		wait "$pid" 2>/dev/null || true
+	done
+	for f in "$T"/*.log; do
+		[ -s "$f" ] && sed "s|^|${f##*/}: |" "$f"
+	done
+	[ -n "$T" ] && rm -rf "$T"
+	return 0
+}
+
+# wait_for SECONDS CMD…: runs CMD every 20 ms until it succeeds; fails (with a
+# word on stderr) when it never did.
+wait_for() {
+	local seconds=$1 end
+
+	shift
+	end=$((${EPOCHREALTIME/[.,]/} + seconds * 1000000))
+	until "$@"; do
+		if [ "${EPOCHREALTIME/[.,]/}" -ge "$end" ]; then
+			echo "not within $seconds s: $*" >&2
+			return 1
+		fi
+		sleep 0.02
+	done
+}
+
+# wait_until CMD…: the same with 10 seconds. Redirections belong into a function
+# or `bash -c`.
+wait_until() {
+	wait_for 10 "$@"
+}
+
+# pid_gone PID: true once there is no such process (zombies count as gone).
+pid_gone() {
+	local state
+
+	state=$(ps -o state= -p "$1" 2>/dev/null) || return 0
+	[[ $state == Z* || -z $state ]]
+}
+
+# sandboxd_launch [ARGS…]: starts the program in the background without waiting.
+# The variables are the ones sandboxd_start documents.
+sandboxd_launch() {
+	local name=${SANDBOXD_NAME:-sb} as=() arg own_listen=0 own_data=0 args=()
+
+	SOCK=$T/$name.run/sock
+	DATA=$T/$name.data
+	SANDBOXD_LOG=$T/$name.log
+	SANDBOXD_OUT=$T/$name.out
+	for arg in "$@"; do
+		case $arg in
+		--socket | --socket=* | --listen | --listen=*) own_listen=1 ;;
+		--data | --data=*) own_data=1 ;;
+		esac
+	done
+	mkdir -p "$T/$name.run"
+	chmod 0700 "$T/$name.run"
+	[ "$own_data" = 1 ] || mkdir -p "$DATA"
+	if [ -n "${SANDBOXD_AS:-}" ]; then
+		chown "$SANDBOXD_AS:$SANDBOXD_AS" "$T/$name.run"
+		[ "$own_data" = 1 ] || chown "$SANDBOXD_AS:$SANDBOXD_AS" "$DATA"
+		as=(setpriv --reuid="$SANDBOXD_AS" --regid="$SANDBOXD_AS" --clear-groups)
+	fi
+	[ "$own_listen" = 1 ] || args+=(--socket "$SOCK")
+	[ "$own_data" = 1 ] || args+=(--data "$DATA")
+	# shellcheck disable=SC2206 # blanks separate
+	args+=(${SANDBOXD_ARGS:-} "$@")
+	# Now, not when the background shell gets there: an old ready line would be believed.
+	: >"$SANDBOXD_OUT"
+	: >"$SANDBOXD_LOG"
+	# fd 3 is how bats talks to itself; a process that keeps it hangs bats.
+	"${as[@]}" "$SANDBOXD" "${args[@]}" >"$SANDBOXD_OUT" 2>"$SANDBOXD_LOG" </dev/null 3>&- &
+	SANDBOXD_PID=$!
+	SANDBOXD_PIDS+=("$SANDBOXD_PID")
+}
+
+sandboxd_ready_or_gone_() {
+	grep -q ': ready on ' "$SANDBOXD_OUT" || pid_gone "$SANDBOXD_PID"
+}
+
+# sandboxd_start [ARGS…]: starts a sandbox with its own socket ($SOCK) and data
+# directory ($DATA), unless ARGS name others, and waits for its ready line.
+# Sets SANDBOXD_PID SOCK DATA SANDBOXD_LOG SANDBOXD_OUT.
+#	SANDBOXD_NAME=b   for a second sandbox in the same test (default: sb)
+#	SANDBOXD_AS=UID   runs it as that user; socket and data directory are its
+sandboxd_start() {
+	sandboxd_launch "$@"
+	wait_for 20 sandboxd_ready_or_gone_ || return 1
+	if ! grep -q ': ready on ' "$SANDBOXD_OUT"; then
+		echo "threadfs-sandboxd did not start: $(cat "$SANDBOXD_LOG")" >&2
+		return 1
+	fi
+}
+
+# sandboxd_stop [PID]: SIGTERM, at most 3 s, exit status 0, and nothing in the log
+# that looks like an error or a sanitizer's report. A test that provokes error
+# lines sets SANDBOXD_LOG_OK to an extended regular expression of those.
+sandboxd_stop() {
+	local pid=${1:-$SANDBOXD_PID} rc=0
+
+	kill -TERM "$pid" || return 1
+	wait_for 3 pid_gone "$pid" || return 1
+	wait "$pid" || rc=$?
+	if [ "$rc" != 0 ]; then
+		echo "threadfs-sandboxd ended with status $rc" >&2
+		return 1
+	fi
+	sandboxd_log_clean
+}
+
+# sandboxd_log_clean: fails when $SANDBOXD_LOG has suspicious lines.
+sandboxd_log_clean() {
+	local bad
+
+	bad=$(grep -E 'ERROR|error:|Sanitizer|runtime error|[Aa]ssertion' "$SANDBOXD_LOG" |
+		grep -vE "${SANDBOXD_LOG_OK:-^\$}") || return 0
+	echo "suspicious lines in the log: $bad" >&2
+	return 1
+}
+
+# curl_sb PATH [CURL ARGS…]: curl to the current sandbox; output as curl's own.
+# CURL_TARGET=http://127.0.0.1:PORT talks TCP instead of $SOCK; API_KEY=… is sent.
+curl_sb() {
+	local path=$1 args=(--silent --show-error --max-time "${CURL_MAX_TIME:-60}")
+
+	shift
+	[ -n "${CURL_TARGET:-}" ] || args+=(--unix-socket "$SOCK")
+	[ -z "${API_KEY:-}" ] || args+=(-H "Authorization: Bearer $API_KEY")
+	curl "${args[@]}" "$@" "${CURL_TARGET:-http://localhost}$path"
+}
+
+# api METHOD PATH [JSON [CURL ARGS…]]: sets BODY and HTTP (the status code; 000
+# when there was no answer). Fails only when there was no answer.
+api() {
+	local method=$1 path=$2 json=${3-} args=() rc=0
+
+	shift 2
+	[ $# -eq 0 ] || shift
+	[ -z "$json" ] || args+=(-H 'Content-Type: application/json' --data-binary "$json")
+	[ "$method" = HEAD ] && args+=(--head) || args+=(-X "$method")
+	HTTP=$(curl_sb "$path" "${args[@]}" -o "$T/body" -w '%{http_code}' "$@") || rc=$?
+	BODY=$(tr -d '\0' <"$T/body" 2>/dev/null)
+	return $rc
+}
+
+# j EXPR [JQ ARGS…]: jq -er on BODY; fails when the result is false or null, and
+# then shows BODY.
+j() {
+	jq -er "$@" <<<"$BODY" || {
+		echo "jq $*: HTTP $HTTP: ${BODY:0:2000}" >&2
+		return 1
+	}
+}
+
+# bash_exec CMD [JSON OBJECT]: runs CMD with POST /v1/bash/exec (the object adds or
+# replaces request fields), sets STDOUT; returns the command's exit status, or
+# 255 when the server did not answer 200.
+bash_exec() {
+	local req extra=${2-}
+
+	req=$(jq -n --arg c "$1" --argjson x "${extra:-{\}}" '{command: $c} + $x')
+	api POST /v1/bash/exec "$req" || return 255
+	if [ "$HTTP" != 200 ]; then
+		echo "bash/exec: HTTP $HTTP: ${BODY:0:2000}" >&2
+		return 255
+	fi
+	# shellcheck disable=SC2034 # for the caller
+	STDOUT=$(jq -r '.data.stdout // ""' <<<"$BODY")
+	return "$(jq -r '.data.exit_code // 254' <<<"$BODY")"
+}
+
+# expect STATUS [JQ-EXPR…]: the last api call ended with that HTTP status and every
+# expression holds for its body. (In `a && b && c` bats does not see a or b fail.)
+expect() {
+	local want=$1 expr
+
+	shift
+	if [ "$HTTP" != "$want" ]; then
+		echo "HTTP $HTTP instead of $want: ${BODY:0:2000}" >&2
+		return 1
+	fi
+	for expr in "$@"; do
+		j "$expr" >/dev/null || return 1
+	done
+}
