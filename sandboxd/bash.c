@@ -184,7 +184,6 @@ static void op_wait(struct request *r, struct bash_op *op, double timeout,
 	r->cleanup = op_cleanup;
 	if (timeout >= 0)
 		request_timer(r, timeout, expired);
-	request_defer(r);
 }
 
 static double seconds(const struct opt_num *n, double otherwise)

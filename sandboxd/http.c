@@ -24,12 +24,14 @@
 #include "route.h"
 
 enum {
-	IDLE_S = 75,                   /* without a (complete) request header */
-	IDLE_CROWDED_S = 5,            /* the same when connections run short */
-	STALL_S = 600,                 /* a request that moves no byte */
-	CONNECTION_MEMORY = 128 * KIB, /* more costs memory per connection, gains nothing */
-	DRAIN_AT_ONCE = 1 * MIB,       /* of a refused body; a longer one is cut off */
-	MAX_HELD = 512 * MIB,          /* bodies and answers of all requests together */
+	IDLE_S = 75,                  /* without a (complete) request header */
+	IDLE_CROWDED_S = 5,           /* the same when connections run short */
+	STALL_S = 600,                /* a request that moves no byte */
+	CONNECTION_MEMORY = 64 * KIB, /* cleared for every request, so more is slower */
+	DRAIN_AT_ONCE = 1 * MIB,      /* of a refused body; a longer one is cut off */
+	DIRECT_FROM = 1 * MIB,        /* bodies that are worth reading ourselves */
+	DIRECT_PIECE = 1 * MIB,
+	MAX_HELD = 512 * MIB, /* bodies and answers of all requests together */
 };
 
 /* A connection. In the idle list exactly while it has no request. */
@@ -55,6 +57,7 @@ struct http {
 	unsigned active;
 	size_t held;
 	bool stopping;
+	char *piece; /* DIRECT_PIECE bytes, while one is being handed on */
 };
 
 static void run_soon(struct http *h)
@@ -181,16 +184,21 @@ static void on_hangup(struct ev_loop *loop, ev_io *io, int revents)
 		http_resume(r);
 }
 
-void http_suspend(struct request *r)
+static void suspend(struct request *r, void (*readable)(struct ev_loop *, ev_io *, int))
 {
 	struct request_i *i = r->i;
 	struct peer *p = peer_of(r->conn);
 
 	MHD_suspend_connection(r->conn);
 	i->suspended = true;
-	ev_io_init(&i->hangup, on_hangup, p->fd, EV_READ);
+	ev_io_init(&i->hangup, readable, p->fd, EV_READ);
 	i->hangup.data = r;
 	ev_io_start(r->srv->loop, &i->hangup);
+}
+
+void http_suspend(struct request *r)
+{
+	suspend(r, on_hangup);
 }
 
 void http_resume(struct request *r)
@@ -202,6 +210,8 @@ void http_resume(struct request *r)
 	MHD_resume_connection(r->conn);
 	run_soon(r->srv->http);
 }
+
+static void direct_answer(struct request *r);
 
 static struct request *request_of_work(struct work *w)
 {
@@ -220,7 +230,9 @@ static void work_done(struct work *w)
 	struct request *r = request_of_work(w);
 
 	r->i->working = false;
-	if (r->i->suspended)
+	if (r->i->direct)
+		direct_answer(r);
+	else if (r->i->suspended)
 		http_resume(r);
 }
 
@@ -396,6 +408,89 @@ static enum MHD_Result answer(struct request *r)
 	return response ? MHD_queue_response(r->conn, r->i->status, response) : MHD_NO;
 }
 
+/*
+ * libmicrohttpd reads at most half of CONNECTION_MEMORY at a time, and what
+ * suits small requests is slow for large uploads. So when the first bytes of a
+ * long body have come by, the connection is suspended and the rest is read
+ * here. libmicrohttpd goes on waiting for those bytes: it cannot send the
+ * answer any more, nor can another request follow. We send the answer, and
+ * the connection ends with it.
+ */
+static void direct_end(struct request *r)
+{
+	atomic_store(&r->i->gone, true);
+	request_timer_stop(r);
+	http_resume(r);
+}
+
+static void direct_answer(struct request *r)
+{
+	struct buf head CLEANUP_BUF = BUF_INIT(0);
+
+	buf_printf(&head,
+		   "HTTP/1.1 %u %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+		   "Connection: close\r\n\r\n",
+		   r->i->status, MHD_get_reason_phrase_for(r->i->status), r->out.len);
+	buf_append(&head, r->out.data, r->out.len);
+	/* A few hundred bytes into an empty socket buffer: they fit, or nobody is there. */
+	if (!head.error)
+		send(peer_of(r->conn)->fd, head.data, head.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	direct_end(r);
+}
+
+static void on_body(struct ev_loop *loop, ev_io *io, int revents)
+{
+	struct request *r = io->data;
+	struct request_i *i = r->i;
+	char *piece = r->srv->http->piece;
+	uint64_t want = r->route->sink->want(r, DIRECT_PIECE);
+	ssize_t n = recv(io->fd, piece, MIN(i->direct_left, want), MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0 || take_body(r, piece, (size_t)n) != MHD_YES) {
+		direct_end(r);
+		return;
+	}
+	i->direct_left -= (uint64_t)n;
+	if (i->direct_left > 0)
+		return;
+	ev_io_stop(loop, io);
+	request_timer_stop(r);
+	dispatch(r);
+	if (!i->working)
+		direct_answer(r);
+}
+
+/* Ends it when nothing has come since the last look. */
+static void direct_look(struct request *r)
+{
+	if (r->i->direct_left == r->i->direct_seen) {
+		direct_end(r);
+		return;
+	}
+	r->i->direct_seen = r->i->direct_left;
+	request_timer(r, STALL_S, direct_look);
+}
+
+/* Does nothing where libmicrohttpd is to read the body. */
+static void direct_begin(struct request *r)
+{
+	struct http *h = r->srv->http;
+	struct request_i *i = r->i;
+
+	if (i->refuse || !r->route->sink || content_length(r) < i->taken + DIRECT_FROM)
+		return;
+	if (!h->piece)
+		h->piece = aligned_alloc(4096, DIRECT_PIECE);
+	if (!h->piece)
+		return;
+	i->direct = true;
+	i->direct_left = i->direct_seen = content_length(r) - i->taken;
+	suspend(r, on_body);
+	request_timer(r, STALL_S, direct_look);
+}
+
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
 				  const char *method, const char *version, const char *data,
 				  size_t *len, void **ctx)
@@ -425,7 +520,10 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 	if (*len > 0) {
 		enum MHD_Result ok = take_body(r, data, *len);
 
+		r->i->taken += *len;
 		*len = 0;
+		if (ok == MHD_YES)
+			direct_begin(r);
 		return ok;
 	}
 	if (atomic_load(&r->i->gone))
@@ -529,6 +627,10 @@ void http_stop(struct server *srv)
 	{
 		if (!r->i->suspended)
 			continue;
+		if (r->i->direct) {
+			direct_end(r);
+			continue;
+		}
 		if (!r->i->status)
 			reply_error(r, 503, "Shutting down");
 		r->i->stream_ended = true;
@@ -541,6 +643,7 @@ void http_stop(struct server *srv)
 	ev_timer_stop(h->loop, &h->janitor);
 	ev_idle_stop(h->loop, &h->again);
 	MHD_stop_daemon(h->daemon);
+	free(h->piece);
 	free(h);
 	srv->http = NULL;
 }

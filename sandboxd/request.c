@@ -350,12 +350,6 @@ bool request_gone(struct request *r)
 
 /* ---- waiting ---- */
 
-void request_defer(struct request *r)
-{
-	/* Whoever called the handler sees that there is no reply and suspends. */
-	(void)r;
-}
-
 void request_resume(struct request *r)
 {
 	request_timer_stop(r);

@@ -4,8 +4,7 @@
  *
  * Threads: handlers run on the loop thread, those of routes marked BLOCKING
  * on a worker that has the request to itself. The reply functions only fill
- * the request, so both may use them. request_defer, request_timer,
- * request_resume and request_stream are for the loop thread.
+ * the request, so both may use them; what waits or streams is for the loop.
  */
 #pragma once
 
@@ -99,12 +98,11 @@ bool request_gone(struct request *r);
 /* ---- waiting (loop thread) ---- */
 
 /*
- * The handler has not replied and will later: call before returning from the
- * handler. r->cleanup runs if the client goes away first; after that r is
- * gone. Costs no thread.
+ * A handler on the loop that returns without having replied has deferred the
+ * request: its client waits, at the cost of no thread, until somebody replies
+ * and calls request_resume(). r->cleanup runs if the client goes away first;
+ * after that r is gone.
  */
-void request_defer(struct request *r);
-/* After a deferred request was replied to: sends it. */
 void request_resume(struct request *r);
 /* One timer per request; fn may reply and resume. Seconds from now. */
 void request_timer(struct request *r, double seconds, void (*fn)(struct request *r));

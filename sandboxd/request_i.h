@@ -10,15 +10,17 @@ struct request_i {
 	/* reading */
 	struct buf body;
 	cJSON *json;
-	uint64_t dropped; /* bytes of a refused body read so far */
-	bool refuse;      /* an error is set: drop the body, then send it */
-	bool dispatched;  /* the handler was called */
+	uint64_t dropped;                  /* bytes of a refused body read so far */
+	bool refuse;                       /* an error is set: drop the body, then send it */
+	bool dispatched;                   /* the handler was called */
+	uint64_t taken;                    /* bytes of the body that libmicrohttpd gave us */
+	bool direct;                       /* the rest of the body is read by us */
+	uint64_t direct_left, direct_seen; /* bytes to come, now and at the last look */
 
 	/* answering */
 	unsigned status; /* 0 = no reply yet */
 	struct MHD_Response *response;
-	bool failed_reply; /* the envelope under construction has success=false */
-	size_t held;       /* bytes counted in http's budget */
+	size_t held; /* bytes counted in http's budget */
 
 	/* waiting; loop thread only except gone */
 	bool suspended;

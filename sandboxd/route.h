@@ -25,6 +25,8 @@ struct body_sink {
 	int (*begin)(struct request *r); /* 0, or -1 after replying with an error */
 	/* 0 or negative errno (the rest is then read and dropped) */
 	int (*data)(struct request *r, const char *data, size_t len);
+	/* How many bytes, of at most max, suit it best next. */
+	size_t (*want)(const struct request *r, size_t max);
 };
 
 struct route {

@@ -250,7 +250,6 @@ static void shell_wait(struct request *r)
 		return;
 	}
 	request_timer(r, MIN(limit, SHELL_MAX_SECONDS), wait_timer);
-	request_defer(r);
 }
 
 struct write_args {

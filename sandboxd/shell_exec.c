@@ -399,12 +399,10 @@ static void exec_in(struct request *r, struct shell_session *s, const char *dir)
 	}
 	op->waiter.fn = exec_event;
 	shell_wait_begin(s, &op->waiter);
-	if (r->wants_sse) {
+	if (r->wants_sse)
 		exec_stream(op, a->async_mode);
-	} else if (!answer(op)) {
+	else if (!answer(op))
 		arm(op, exec_timer);
-		request_defer(r);
-	}
 }
 
 void shell_exec(struct request *r)

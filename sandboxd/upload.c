@@ -338,7 +338,19 @@ static int upload_data(struct request *r, const char *data, size_t len)
 	return multipart_feed(&u->form, data, len);
 }
 
-const struct body_sink upload_sink = { upload_begin, upload_data };
+/*
+ * The form's own bytes put the file's out of step with our buffer. Ending a
+ * piece at a page of the file brings them back in step for the next one, and
+ * the kernel copies aligned pages twice as fast.
+ */
+static size_t upload_want(const struct request *r, size_t max)
+{
+	const struct upload *u = r->op;
+
+	return u->field == FIELD_FILE ? max - u->size % 4096 : max;
+}
+
+const struct body_sink upload_sink = { upload_begin, upload_data, upload_want };
 
 /* ---- putting it in place (worker) ---- */
 

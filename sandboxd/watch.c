@@ -552,7 +552,6 @@ static void create(struct request *r)
 	s->reused = reused;
 	wd->leases++;
 	r->cleanup = create_cleanup;
-	request_defer(r);
 }
 
 /* ---- the others ---- */
@@ -633,7 +632,6 @@ static void poll(struct request *r)
 		return;
 	s->cursor = cursor;
 	s->limit = (unsigned)a->limit;
-	request_defer(r);
 	request_timer(r, (double)a->timeout, poll_timeout);
 }
 

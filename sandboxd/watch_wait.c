@@ -338,7 +338,6 @@ void watch_wait(struct request *r)
 		reply_event(wt, 0, WATCH_CREATE, NULL, S_ISDIR(st.st_mode));
 		return;
 	}
-	request_defer(r);
 	request_timer(r, (double)a->timeout, on_timeout);
 }
 

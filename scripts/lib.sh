@@ -31,9 +31,12 @@ need_packages() {
 		--no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# shellcheck disable=SC2034 # for the scripts that source this
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
 	libpcre2-dev libev-dev uthash-dev scdoc)
+# shellcheck disable=SC2034
 run_packages=(bubblewrap bash)
+# shellcheck disable=SC2034
 test_packages=(libcmocka-dev bats curl jq procps util-linux iproute2 coreutils)
 
 # build [DIR [MESON-OPTION…]]: configures DIR (default build) once and compiles.
