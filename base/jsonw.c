@@ -64,6 +64,9 @@ void jw_key(struct jw *w, const char *key)
 
 static void escape(struct buf *out, unsigned char c)
 {
+	static const char hex[] = "0123456789abcdef";
+	const char code[] = { '\\', 'u', '0', '0', hex[c >> 4], hex[c & 15] };
+
 	switch (c) {
 	case '"':
 		buf_append(out, "\\\"", 2);
@@ -81,7 +84,7 @@ static void escape(struct buf *out, unsigned char c)
 		buf_append(out, "\\t", 2);
 		break;
 	default:
-		buf_printf(out, "\\u%04x", c);
+		buf_append(out, code, sizeof(code));
 	}
 }
 

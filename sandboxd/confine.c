@@ -137,8 +137,10 @@ static void child_exec(const struct supervisor *s, const struct argvec *args,
 	/* Or commands would possess the keys of whoever started us. */
 	syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING_, NULL);
 	if (geteuid() == 0) {
-		if (setgroups(0, NULL) < 0 || setresgid(s->gid, s->gid, s->gid) < 0 ||
-		    setresuid(s->uid, s->uid, s->uid) < 0)
+		/* Root of a user namespace may be denied setgroups; then it has no groups to shed.
+		 */
+		if ((setgroups(0, NULL) < 0 && s->uid != 0) ||
+		    setresgid(s->gid, s->gid, s->gid) < 0 || setresuid(s->uid, s->uid, s->uid) < 0)
 			goto fail;
 	}
 	if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0)

@@ -286,7 +286,8 @@ static uint64_t content_length(struct request *r)
 {
 	const char *s = request_header(r, "Content-Length");
 
-	return s ? strtoull(s, NULL, 10) : 0;
+	/* It means nothing beside chunks. */
+	return s && !request_header(r, "Transfer-Encoding") ? strtoull(s, NULL, 10) : 0;
 }
 
 static void open_request(struct request *r, const char *method, const char *url)
@@ -419,6 +420,7 @@ static enum MHD_Result answer(struct request *r)
 static void direct_end(struct request *r)
 {
 	atomic_store(&r->i->gone, true);
+	shutdown(peer_of(r->conn)->fd, SHUT_RDWR); /* libmicrohttpd sees the end and frees it */
 	request_timer_stop(r);
 	http_resume(r);
 }
@@ -517,6 +519,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 			return answer(r);
 		return MHD_YES;
 	}
+	if (atomic_load(&r->i->gone))
+		return MHD_NO;
 	if (*len > 0) {
 		enum MHD_Result ok = take_body(r, data, *len);
 
@@ -526,8 +530,6 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 			direct_begin(r);
 		return ok;
 	}
-	if (atomic_load(&r->i->gone))
-		return MHD_NO;
 	if (!r->i->dispatched)
 		dispatch(r);
 	if (!r->i->working && r->i->status)

@@ -157,7 +157,9 @@ static int load_key(struct options *o, int data_fd)
 		log_warn("the API key file %s can be read by others (mode %04o)", o->api_key_file,
 			 (unsigned)(st.st_mode & 07777));
 	r = options_read_key(fd, &key);
-	if (r == -ENODATA)
+	if (r == -EMSGSIZE)
+		log_error("the key in %s is too long", o->api_key_file);
+	else if (r == -ENODATA)
 		log_error("the first line of the API key file %s is empty", o->api_key_file);
 	else if (r < 0)
 		log_error("cannot read the API key file %s: %s", o->api_key_file,
@@ -173,6 +175,7 @@ static int prepare_pid_file(struct startup *st, int data_fd)
 	const char *path = st->o->cfg.pid_file;
 	char *tmp CLEANUP_FREE = NULL;
 	int fd CLEANUP_FD = -1;
+	struct stat old;
 	int r;
 
 	if (!path)
@@ -180,6 +183,10 @@ static int prepare_pid_file(struct startup *st, int data_fd)
 	r = refuse_in_data("--pid-file", path, data_fd);
 	if (r < 0)
 		return r;
+	if (lstat(path, &old) == 0 && !S_ISREG(old.st_mode)) {
+		log_error("the pid file %s exists and is not a file", path);
+		return -EEXIST;
+	}
 	if (asprintf(&tmp, "%s.%d", path, (int)getpid()) < 0) {
 		tmp = NULL;
 		return -ENOMEM;
@@ -269,6 +276,8 @@ static int run_direct(struct startup *st, int data_fd)
 		if (!mapped)
 			return -errno;
 		cfg->map_data = mapped;
+		log_warn("%s is %s in file routes only; commands see it under its own name", mapped,
+			 SANDBOX_DATA);
 	}
 	cfg->home = usable_dir(SANDBOX_HOME)     ? SANDBOX_HOME
 		    : usable_dir(getenv("HOME")) ? getenv("HOME")

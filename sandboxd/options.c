@@ -345,9 +345,13 @@ int options_parse(int argc, char **argv, struct options *ret)
 	opterr = 0;
 	optind = 1;
 	/* "+" stops at the first word that is no option, ":" tells a missing argument apart */
-	while ((c = getopt_long(argc, argv, "+:", longopts, &index)) != -1) {
+	while ((c = getopt_long(argc, argv, "+:h", longopts, &index)) != -1) {
 		const struct option_def *def = c == 0 ? &table[index] : NULL;
 
+		if (c == 'h') {
+			print_help();
+			return fflush(stdout) ? OPTIONS_EXIT_FAILURE : 0;
+		}
 		if (c == ':') {
 			log_error("%s needs an argument", argv[optind - 1]);
 			return OPTIONS_EXIT_USAGE;

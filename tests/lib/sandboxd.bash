@@ -227,3 +227,11 @@ expect() {
 		j "$expr" >/dev/null || return 1
 	done
 }
+
+# refute CMD…: CMD fails. (A plain `! cmd` never fails a bats test.)
+refute() {
+	if "$@"; then
+		echo "unexpectedly true: $*" >&2
+		return 1
+	fi
+}
