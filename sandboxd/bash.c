@@ -24,6 +24,7 @@ enum {
 	ENV_MAX_BYTES = 1024 * 1024, /* the kernel takes 2 MiB with the rest */
 	WAIT_TIMEOUT = 30,           /* seconds of a long poll, unless asked otherwise */
 	TIMEOUT_MAX = 10000000,
+	UTF8_CUT_MAX = 3, /* bytes of a character that is not complete */
 };
 
 /* A request that waits for a command. */
@@ -132,8 +133,7 @@ static struct bash_session *make_session(struct request *r, const char *id, cons
 }
 
 /* What exec and create have in common: an id that may be new, a directory. */
-static struct bash_session *open_session(struct request *r, const char *id, const char *dir,
-					 bool move)
+static struct bash_session *open_session(struct request *r, const char *id, const char *dir)
 {
 	struct bash_session *s;
 
@@ -146,13 +146,39 @@ static struct bash_session *open_session(struct request *r, const char *id, cons
 	if (dir && check_dir(r, dir) < 0)
 		return NULL;
 	s = id && *id ? bash_session_find(r->srv->bash, id) : NULL;
-	if (!s)
-		return make_session(r, id, dir);
-	if (dir && move && bash_session_chdir(s, dir) < 0) {
-		reply_error(r, 500, "Out of memory");
-		return NULL;
-	}
-	return s;
+	return s ?: make_session(r, id, dir);
+}
+
+/*
+ * The output from *offset on, as ring_read() gives it, but without the start
+ * of a character whose rest the running command has yet to write: in two
+ * answers both halves would be invalid.
+ */
+static const char *read_output(const struct bash_session *s, enum bash_stream stream,
+			       uint64_t *offset, size_t *ret_len)
+{
+	const char *data = ring_read(&s->out[stream], offset, ret_len);
+	size_t len = *ret_len, own;
+
+	if (!s->running)
+		return data;
+	/* What an earlier command left unfinished stays so. */
+	own = (size_t)MIN(ring_end(&s->out[stream]) - s->running->offset[stream], len);
+	for (size_t n = 1; n <= MIN(own, (size_t)UTF8_CUT_MAX); n++)
+		if (utf8_is_cut(data + len - n, n))
+			*ret_len = len - n;
+	return data;
+}
+
+/* Where the next read has to start. */
+static uint64_t output_end(const struct bash_session *s, enum bash_stream stream)
+{
+	uint64_t end = ring_end(&s->out[stream]);
+	uint64_t offset = end - MIN(end, (uint64_t)UTF8_CUT_MAX);
+	size_t len;
+
+	read_output(s, stream, &offset, &len);
+	return offset + len;
 }
 
 /* ---- waiting ---- */
@@ -253,7 +279,7 @@ static void write_exec_output(struct jw *w, const struct bash_command *c,
 
 		/* One that still waits has no output; what is there is others'. */
 		if (c->status != BASH_PENDING && !args->async_mode)
-			data = ring_read(&c->session->out[i], &offset, &len);
+			data = read_output(c->session, i, &offset, &len);
 		write_middle_cut(w, keys[i], data, len, max);
 	}
 }
@@ -279,8 +305,8 @@ static void reply_exec(struct request *r, const struct bash_command *c)
 	jw_kstr(w, "status", status_name(c->status));
 	write_exec_output(w, c, r->args);
 	write_exit_code(w, c);
-	jw_kint(w, "offset", (int64_t)ring_end(&s->out[BASH_STDOUT]));
-	jw_kint(w, "stderr_offset", (int64_t)ring_end(&s->out[BASH_STDERR]));
+	jw_kint(w, "offset", (int64_t)output_end(s, BASH_STDOUT));
+	jw_kint(w, "stderr_offset", (int64_t)output_end(s, BASH_STDERR));
 	jw_obj_end(w);
 	reply_end(r);
 }
@@ -330,8 +356,10 @@ static int check_env(struct request *r, const struct strmap *env)
 	return 0;
 }
 
-static struct bash_command *make_command(struct request *r, const struct exec_args *args)
+static struct bash_command *make_command(struct request *r, const struct exec_args *args,
+					 const char *session_dir)
 {
+	const char *dir = args->exec_dir && *args->exec_dir ? args->exec_dir : session_dir;
 	char **env = NULL;
 
 	if (args->env.n) {
@@ -339,7 +367,7 @@ static struct bash_command *make_command(struct request *r, const struct exec_ar
 		if (!env)
 			return NULL;
 	}
-	return bash_command_new(args->command, env, seconds(&args->hard_timeout, -1));
+	return bash_command_new(args->command, dir, env, seconds(&args->hard_timeout, -1));
 }
 
 /* Queues the command; NULL after an error was replied. */
@@ -347,21 +375,21 @@ static struct bash_command *submit(struct request *r, const struct exec_args *ar
 {
 	struct bash_command *c;
 	struct bash_session *s;
+	int e;
 
-	s = open_session(r, args->session_id, args->exec_dir, true);
+	s = open_session(r, args->session_id, args->exec_dir);
 	if (!s)
 		return NULL;
-	c = make_command(r, args);
-	if (!c) {
-		reply_error(r, 500, "Out of memory");
-		return NULL;
-	}
-	if (bash_session_submit(s, c) < 0) {
-		bash_command_free(c);
+	c = make_command(r, args, s->working_dir);
+	e = c ? bash_session_submit(s, c) : -ENOMEM;
+	if (!e)
+		return c;
+	bash_command_free(c);
+	if (e == -EAGAIN)
 		reply_error(r, 429, "Too many commands wait in session '%s'", s->id);
-		return NULL;
-	}
-	return c;
+	else
+		reply_error(r, 500, "Out of memory");
+	return NULL;
 }
 
 static void handle_exec(struct request *r)
@@ -432,7 +460,7 @@ static void reply_output(struct request *r, const struct bash_session *s,
 	for (int i = 0; i < BASH_STREAMS; i++) {
 		uint64_t offset = asked_offset(r->args, i);
 		size_t len;
-		const char *data = ring_read(&s->out[i], &offset, &len);
+		const char *data = read_output(s, i, &offset, &len);
 
 		jw_kstrn(w, keys[i][0], data, len);
 		jw_kint(w, keys[i][1], (int64_t)(offset + len));
@@ -454,10 +482,22 @@ static void reply_output(struct request *r, const struct bash_session *s,
 
 static bool has_news(const struct bash_session *s, const struct output_args *args)
 {
-	for (int i = 0; i < BASH_STREAMS; i++)
-		if (asked_offset(args, i) < ring_end(&s->out[i]))
+	for (int i = 0; i < BASH_STREAMS; i++) {
+		uint64_t asked = asked_offset(args, i), offset = asked;
+		size_t len;
+
+		read_output(s, i, &offset, &len);
+		if (offset + len > asked)
 			return true;
+	}
 	return false;
+}
+
+static bool output_has_news(const struct bash_waiter *waiter)
+{
+	const struct bash_op *op = CONTAINER_OF(waiter, const struct bash_op, waiter);
+
+	return has_news(waiter->command->session, op->r->args);
 }
 
 static void output_woken(struct bash_waiter *waiter)
@@ -477,13 +517,16 @@ static void output_expired(struct request *r)
 
 static void handle_output(struct request *r)
 {
-	const struct output_args *args = r->args;
+	struct output_args *args = r->args;
 	struct bash_session *s = find_session(r, args->session_id);
 	struct bash_command *c;
 	struct bash_op *op;
 
 	if (!s)
 		return;
+	/* Past the end means the end as it is now: what comes next is news. */
+	args->offset = MIN(args->offset, (int64_t)ring_end(&s->out[BASH_STDOUT]));
+	args->stderr_offset = MIN(args->stderr_offset, (int64_t)ring_end(&s->out[BASH_STDERR]));
 	if (args->command_id && *args->command_id)
 		c = bash_session_command(s, args->command_id);
 	else
@@ -498,7 +541,7 @@ static void handle_output(struct request *r)
 		return;
 	}
 	op->waiter.command = c;
-	op->waiter.wants_output = true;
+	op->waiter.has_news = output_has_news;
 	op_wait(r, op, seconds(&args->wait_timeout, WAIT_TIMEOUT), output_woken, output_expired);
 }
 
@@ -606,7 +649,7 @@ static const struct arg create_args[] = {
 static void handle_create(struct request *r)
 {
 	const struct create_args *args = r->args;
-	struct bash_session *s = open_session(r, args->session_id, args->exec_dir, false);
+	struct bash_session *s = open_session(r, args->session_id, args->exec_dir);
 
 	if (!s)
 		return;

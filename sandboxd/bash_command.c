@@ -36,7 +36,8 @@ static size_t env_bytes(char **env)
 	return bytes;
 }
 
-struct bash_command *bash_command_new(const char *text, char **env, double hard_timeout)
+struct bash_command *bash_command_new(const char *text, const char *dir, char **env,
+				      double hard_timeout)
 {
 	struct bash_command *c = calloc(1, sizeof(*c));
 
@@ -50,11 +51,12 @@ struct bash_command *bash_command_new(const char *text, char **env, double hard_
 	c->stdin_fd = -1;
 	c->input = BUF_INIT(BASH_INPUT_MAX);
 	c->text = strdup(text);
-	if (!c->text) {
+	c->dir = strdup(dir);
+	if (!c->text || !c->dir) {
 		bash_command_free(c);
 		return NULL;
 	}
-	c->bytes = sizeof(*c) + strlen(text) + env_bytes(env);
+	c->bytes = sizeof(*c) + strlen(text) + strlen(dir) + env_bytes(env);
 	return c;
 }
 
@@ -64,6 +66,7 @@ void bash_command_free(struct bash_command *c)
 		return;
 	spawn_env_free(c->env);
 	buf_release(&c->input);
+	free(c->dir);
 	free(c->text);
 	free(c);
 }
@@ -268,7 +271,8 @@ static int script_fd(const char *text, size_t len)
 static pid_t command_spawn(struct bash_command *c, const int fds[3])
 {
 	const struct server *srv = c->session->bash->srv;
-	const char *argv[] = { "/bin/bash", "-c", c->text, NULL };
+	/* Without "--" a text that starts with a dash is taken for options. */
+	const char *argv[] = { "/bin/bash", "-c", "--", c->text, NULL };
 	struct spawn how = {
 		.argv = argv,
 		.env = (const char *const *)c->env,
@@ -282,7 +286,7 @@ static pid_t command_spawn(struct bash_command *c, const int fds[3])
 	char cwd[PATH_MAX];
 	int r;
 
-	r = sandbox_path(srv, c->session->working_dir, cwd);
+	r = sandbox_path(srv, c->dir, cwd);
 	if (r < 0)
 		return r;
 	how.cwd = cwd;
@@ -291,7 +295,7 @@ static pid_t command_spawn(struct bash_command *c, const int fds[3])
 		if (script < 0)
 			return script;
 		how.extra_fds[0] = script;
-		argv[2] = ". /dev/fd/62";
+		argv[3] = ". /dev/fd/62";
 	}
 	return spawn(srv, &how);
 }
@@ -387,6 +391,7 @@ int bash_command_start(struct bash_command *c)
 	int r = command_start(c);
 
 	spawn_env_free(STEAL(c->env));
+	free(STEAL(c->dir));
 	if (r < 0) {
 		c->start_error = r;
 		c->status = BASH_KILLED;

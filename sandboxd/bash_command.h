@@ -46,9 +46,10 @@ struct bash_command {
 	struct bash_command *prev, *next; /* session->commands */
 	char id[BASH_UUID_LEN + 1];
 	char *text;
+	char *dir;           /* as the client sees it; until it starts */
 	char **env;          /* complete; NULL = the default */
 	double hard_timeout; /* seconds; negative = none */
-	size_t bytes;        /* memory that text and env take, roughly */
+	size_t bytes;        /* memory that text, dir and env take, roughly */
 	enum bash_status status;
 	bool has_exit_code;
 	int exit_code;
@@ -71,14 +72,15 @@ static inline bool bash_command_ended(const struct bash_command *c)
 	return c->status > BASH_RUNNING;
 }
 
-/* Copies text. Takes ownership of env, also on failure. NULL = out of memory. */
-struct bash_command *bash_command_new(const char *text, char **env, double hard_timeout);
+/* Copies text and dir. Takes ownership of env, also on failure. NULL = out of memory. */
+struct bash_command *bash_command_new(const char *text, const char *dir, char **env,
+				      double hard_timeout);
 /* Of a command that does not run. Accepts NULL. */
 void bash_command_free(struct bash_command *c);
 
 /*
- * Starts it in its session's directory. 0 or the negative errno, which is
- * also kept in start_error; the command has then ended.
+ * Starts it. 0 or the negative errno, which is also kept in start_error; the
+ * command has then ended.
  */
 int bash_command_start(struct bash_command *c) MUST_CHECK;
 

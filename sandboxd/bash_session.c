@@ -59,7 +59,7 @@ static struct bash_waiter *due_waiter(struct bash_session *s, bool output)
 	struct bash_waiter *w;
 
 	DL_FOREACH (s->waiters, w)
-		if (bash_command_ended(w->command) || (output && w->wants_output))
+		if (bash_command_ended(w->command) || (output && w->has_news && w->has_news(w)))
 			return w;
 	return NULL;
 }
@@ -142,8 +142,15 @@ static void run_next(struct bash_session *s)
 
 int bash_session_submit(struct bash_session *s, struct bash_command *cmd)
 {
+	char *dir;
+
 	if (s->n_waiting >= QUEUE_MAX || (s->n_waiting && s->bytes + cmd->bytes > QUEUE_BYTES))
 		return -EAGAIN;
+	dir = strdup(cmd->dir);
+	if (!dir)
+		return -ENOMEM;
+	free(s->working_dir);
+	s->working_dir = dir;
 	cmd->session = s;
 	DL_APPEND(s->commands, cmd);
 	s->n_commands++;
@@ -276,15 +283,14 @@ int bash_session_new(struct bash *b, const char *id, const char *working_dir,
 	return 0;
 }
 
-int bash_session_chdir(struct bash_session *s, const char *working_dir)
+static bool is_running(const struct bash *b, pid_t group)
 {
-	char *copy = strdup(working_dir);
+	const struct bash_session *s;
 
-	if (!copy)
-		return -ENOMEM;
-	free(s->working_dir);
-	s->working_dir = copy;
-	return 0;
+	DL_FOREACH (b->sessions, s)
+		if (s->running && s->running->group == group)
+			return true;
+	return false;
 }
 
 /* Background processes whose output the session still took. */
@@ -295,7 +301,12 @@ static void kill_lingering(struct bash_session *s)
 	DL_FOREACH_SAFE (s->bash->lingering, p, next) {
 		if (p->session != s)
 			continue;
-		spawn_kill(p->group, SIGKILL);
+		/*
+		 * The leader is gone; if its processes have left the group (setsid)
+		 * the number may be that of a newer command.
+		 */
+		if (!is_running(s->bash, p->group))
+			spawn_kill(p->group, SIGKILL);
 		bash_pipe_free(p);
 	}
 }

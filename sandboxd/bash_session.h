@@ -43,12 +43,13 @@ struct bash {
 };
 
 /*
- * Somebody who waits for a command to end, or for output as well. fn is
- * called once, after the waiter was taken off the list.
+ * Somebody who waits for a command to end, or for output as well: has_news,
+ * if there is one, says whether what came is worth waking for. fn is called
+ * once, after the waiter was taken off the list.
  */
 struct bash_waiter {
 	struct bash_command *command;
-	bool wants_output;
+	bool (*has_news)(const struct bash_waiter *w);
 	void (*fn)(struct bash_waiter *w);
 	struct bash_waiter *prev, *next;
 	bool listed;
@@ -69,13 +70,12 @@ int bash_session_new(struct bash *b, const char *id, const char *working_dir,
 		     struct bash_session **ret) MUST_CHECK;
 /* Kills what runs, wakes who waits (their commands are "killed"), frees it. */
 void bash_session_close(struct bash_session *s);
-/* 0 or -ENOMEM. */
-int bash_session_chdir(struct bash_session *s, const char *working_dir) MUST_CHECK;
 
 /*
  * Queues cmd, which then belongs to the session, and starts it if nothing
- * runs; it may have ended when this returns. -EAGAIN when too much waits;
- * cmd is then still the caller's.
+ * runs; it may have ended when this returns. The session's directory is from
+ * now on that of cmd. -EAGAIN when too much waits, -ENOMEM; nothing has changed
+ * then and cmd is still the caller's.
  */
 int bash_session_submit(struct bash_session *s, struct bash_command *cmd) MUST_CHECK;
 

@@ -317,6 +317,8 @@ static bool reap(struct supervisor *s)
 		s->pid = -1;
 		s->exit_status = status;
 	}
+	if (pid < 0 && errno == ECHILD)
+		s->pid = -1;
 	return pid == 0;
 }
 

@@ -286,7 +286,8 @@ static void add_private(struct argvec *a, const struct walls *w)
 		"/proc/kpagecgroup",   "/proc/timer_list", "/proc/vmallocinfo", "/proc/slabinfo",
 		"/proc/sysrq-trigger", "/proc/mtrr",       "/proc/sched_debug"
 	};
-	uint64_t size = w->cfg->tmp_size;
+	/* Together they must leave room for commands in the sandbox's memory. */
+	uint64_t size = MIN(w->cfg->tmp_size, w->cfg->max_memory / 8);
 
 	argvec_addl(a, "--proc", "/proc", "--dev", "/dev");
 	add_tmpfs(a, "1777", size, "/dev/shm");

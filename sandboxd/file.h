@@ -70,6 +70,11 @@ void file_entries_unique(struct file_entries *e);
 /* The extension with its dot, "" if there is none, as os.path.splitext(). */
 const char *file_extension(const char *name);
 
+/* ---- file_search.c ---- */
+
+/* For pattern_limit(): whether nobody waits for this request's answer any more. */
+bool file_search_stopped(void *request);
+
 /* ---- file_store.c ---- */
 
 /*

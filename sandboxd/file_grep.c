@@ -27,12 +27,14 @@ struct grep {
 	struct pattern *pattern;
 	struct glob_set include, exclude, type;
 	uint64_t max_size;
-	struct buf file; /* the one being searched */
-	struct buf line; /* scratch */
-	int64_t seen;    /* matches, those before the offset included */
+	struct buf file;        /* the one being searched */
+	struct buf valid, line; /* scratch */
+	int64_t seen;           /* matches, those before the offset included */
 	int64_t returned, searched, matched;
 	bool truncated;
-	int error; /* negative errno that ended it */
+	bool complete; /* one search at least came to its end */
+	bool cut;      /* one at least did not */
+	int error;     /* negative errno that ended it */
 };
 
 /* Lines from..to of the file, without the last newline; number counts from 1. */
@@ -134,7 +136,23 @@ static bool add_match(struct grep *g, const char *path, const struct span *s)
 	return g->error == 0;
 }
 
-/* The next matching line at or after s->to: 1 and s, 0, or a negative errno. */
+/*
+ * 1, 0, or a negative errno. A text that costs too much is -E2BIG: it is left
+ * out, and the answer says that something is missing.
+ */
+static int search_text(struct grep *g, const char *text, size_t len, size_t at, size_t *ret_from,
+		       size_t *ret_to)
+{
+	int e = pattern_search(g->pattern, text, len, at, ret_from, ret_to);
+
+	if (e >= 0)
+		g->complete = true;
+	else if (e == -E2BIG || e == -ETIME)
+		g->cut = g->truncated = true;
+	return e;
+}
+
+/* The next matching line at or after at: 1 and s, 0, or a negative errno. */
 static int next_line_match(struct grep *g, size_t at, struct span *s)
 {
 	const struct buf *b = &g->file;
@@ -149,11 +167,9 @@ static int next_line_match(struct grep *g, size_t at, struct span *s)
 		len = s->to - at;
 		if (len > 0 && b->data[s->to - 1] == '\r')
 			len--;
-		e = pattern_search(g->pattern, b->data + at, len, 0, &from, &to);
-		if (e != 0)
+		e = search_text(g, b->data + at, len, 0, &from, &to);
+		if (e != 0 && e != -E2BIG)
 			return e;
-		if (s->number % 1024 == 0 && request_gone(g->r))
-			return -ECANCELED;
 	}
 	return 0;
 }
@@ -167,9 +183,9 @@ static int next_text_match(struct grep *g, size_t at, struct span *s)
 
 	if (at >= b->len)
 		return 0;
-	e = pattern_search(g->pattern, b->data, b->len, at, &from, &to);
+	e = search_text(g, b->data, b->len, at, &from, &to);
 	if (e <= 0)
-		return e;
+		return e == -E2BIG ? 0 : e;
 	s->from = line_start(b, from);
 	if (s->from >= b->len) /* an empty match behind the last newline */
 		return 0;
@@ -189,6 +205,23 @@ static int64_t lines_in(const struct buf *b, const struct span *s)
 	return n;
 }
 
+/* Makes the loaded file UTF-8, which searching relies on; it is shown that way too. */
+static int make_valid(struct grep *g)
+{
+	struct buf raw = g->file;
+	int e;
+
+	if (utf8_valid(raw.data, raw.len))
+		return 0;
+	buf_reset(&g->valid);
+	e = text_append_valid(&g->valid, raw.data, raw.len);
+	if (e < 0)
+		return e;
+	g->file = g->valid;
+	g->valid = raw;
+	return 0;
+}
+
 /* Searches the loaded file; false to stop everything. */
 static bool search_file(struct grep *g, const char *path)
 {
@@ -199,6 +232,10 @@ static bool search_file(struct grep *g, const char *path)
 
 	if (memchr(g->file.data, '\0', MIN(g->file.len, (size_t)BINARY_PROBE)))
 		return true;
+	if (make_valid(g) < 0) {
+		g->truncated = true;
+		return true;
+	}
 	g->searched++;
 	while (go_on) {
 		int e = g->args->multiline ? next_text_match(g, at, &s)
@@ -206,9 +243,7 @@ static bool search_file(struct grep *g, const char *path)
 
 		if (e == 0)
 			break;
-		if (e == -ETIME)
-			g->truncated = true; /* what there is, is the answer */
-		else if (e < 0)
+		if (e < 0 && e != -ETIME) /* out of time: what there is, is the answer */
 			g->error = e;
 		go_on = e > 0 && add_match(g, path, &s);
 		at = s.to + 1;
@@ -231,6 +266,10 @@ static enum walk_next visit(struct walk *w, const struct walk_entry *e)
 	struct grep *g = w->ctx;
 	int fd CLEANUP_FD = -1;
 
+	if (file_search_stopped(g->r)) {
+		g->error = -ECANCELED;
+		return WALK_STOP;
+	}
 	if (e->is_link || glob_set_match(&g->exclude, e->rel))
 		return WALK_PRUNE;
 	if (!S_ISREG(e->st.st_mode) || (uint64_t)e->st.st_size > g->max_size || !wanted(g, e->rel))
@@ -239,7 +278,7 @@ static enum walk_next visit(struct walk *w, const struct walk_entry *e)
 	buf_reset(&g->file);
 	/* What cannot be read is skipped, as a directory that cannot be read is. */
 	if (fd < 0 || file_load_fd(g->r, fd, g->max_size, &g->file) < 0)
-		return request_gone(g->r) ? WALK_STOP : WALK_ON;
+		return WALK_ON;
 	return search_file(g, e->path) ? WALK_ON : WALK_STOP;
 }
 
@@ -310,9 +349,11 @@ static bool prepare(struct grep *g)
 		return false;
 	}
 	e = pattern_new(a->pattern, flags, &g->pattern, why, sizeof(why));
-	if (e == -EINVAL)
+	if (e == 0)
+		pattern_limit(g->pattern, PATTERN_MS, file_search_stopped, g->r);
+	else if (e == -EINVAL)
 		reply_error(g->r, 400, "Invalid regular expression: %s", why);
-	else if (e < 0)
+	else
 		reply_file_error(g->r, "grep", a->path, -e);
 	return e == 0;
 }
@@ -328,7 +369,7 @@ static void run(struct grep *g)
 	jw_key(w, "matches");
 	jw_arr(w);
 	e = grep_path(g);
-	if (e == -E2BIG) {
+	if (e == 0 && g->cut && !g->complete) {
 		reply_error(g->r, 400, "Invalid regular expression: pattern too complex");
 	} else if (e < 0) {
 		reply_file_error(g->r, "grep", g->args->path, -e);
@@ -344,6 +385,7 @@ void file_grep(struct request *r)
 		.r = r,
 		.args = r->args,
 		.file = BUF_INIT(FILE_MAX_TEXT + MIB),
+		.valid = BUF_INIT(FILE_MAX_TEXT + MIB),
 	};
 
 	if (prepare(&g))
@@ -353,5 +395,6 @@ void file_grep(struct request *r)
 	glob_set_release(&g.exclude);
 	glob_set_release(&g.type);
 	buf_release(&g.file);
+	buf_release(&g.valid);
 	buf_release(&g.line);
 }

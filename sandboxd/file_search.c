@@ -37,8 +37,14 @@ static int hits_add(struct hits *h, struct hit hit)
 	return 0;
 }
 
-static int search_lines(struct request *r, struct pattern *p, const struct buf *text,
-			struct hits *hits)
+bool file_search_stopped(void *request)
+{
+	struct request *r = request;
+
+	return request_gone(r) || atomic_load(&r->srv->stopping);
+}
+
+static int search_lines(struct pattern *p, const struct buf *text, struct hits *hits)
 {
 	size_t next, from, to, line = 0;
 	int e;
@@ -46,8 +52,6 @@ static int search_lines(struct request *r, struct pattern *p, const struct buf *
 	for (size_t at = 0; at < text->len; at += next, line++) {
 		size_t len = text_line(text->data + at, text->len - at, &next);
 
-		if (line % 256 == 0 && request_gone(r))
-			return -ECANCELED;
 		e = pattern_search(p, text->data + at, len, 0, &from, &to);
 		if (e > 0)
 			e = hits_add(hits, (struct hit){ line, at, len });
@@ -94,8 +98,10 @@ void file_search(struct request *r)
 		reply_error(r, 400, "Invalid regular expression: %s", why);
 		return;
 	}
-	if (e == 0)
-		e = search_lines(r, p, &text, &hits);
+	if (e == 0) {
+		pattern_limit(p, PATTERN_MS, file_search_stopped, r);
+		e = search_lines(p, &text, &hits);
+	}
 	if (e == -E2BIG || e == -ETIME)
 		reply_error(r, 400, "Invalid regular expression: pattern too complex");
 	else if (e < 0)

@@ -12,6 +12,7 @@
 #include "http.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -99,20 +100,6 @@ static void on_again(struct ev_loop *loop, ev_idle *i, int revents)
 
 /* ---- connections ---- */
 
-static void close_idle(struct http *h, int older_than_s)
-{
-	int64_t before = clock_ms() - (int64_t)older_than_s * 1000;
-
-	/* libmicrohttpd sees the end of file and does the rest. */
-	for (struct peer *p = h->idle; p && p->idle_since_ms <= before; p = p->next)
-		shutdown(p->fd, SHUT_RDWR);
-}
-
-static void on_janitor(struct ev_loop *loop, ev_timer *t, int revents)
-{
-	close_idle(t->data, IDLE_S);
-}
-
 static void peer_idle(struct peer *p)
 {
 	p->busy = false;
@@ -135,6 +122,72 @@ static struct peer *peer_of(struct MHD_Connection *conn)
 	return info ? info->socket_context : NULL;
 }
 
+static void close_idle(struct http *h, int older_than_s)
+{
+	int64_t before = clock_ms() - (int64_t)older_than_s * 1000;
+
+	/* libmicrohttpd sees the end of file and does the rest. */
+	for (struct peer *p = h->idle; p && p->idle_since_ms <= before; p = p->next)
+		shutdown(p->fd, SHUT_RDWR);
+}
+
+/*
+ * Bodies may come as slowly as they like (somebody may be typing them) as long
+ * as something comes, but when connections run short those that drip less
+ * than a kilobyte a second make room.
+ */
+static void close_dripping(struct http *h, bool is_crowded)
+{
+	int64_t now = clock_ms();
+	struct request *r;
+
+	DL_FOREACH2(h->requests, r, i->next)
+	{
+		const struct request_i *i = r->i;
+		int64_t until = is_crowded
+					? i->started_ms + IDLE_CROWDED_S * 1000 + (int64_t)i->taken
+					: i->moved_ms + STALL_S * 1000;
+
+		if (!i->dispatched && now > until)
+			shutdown(peer_of(r->conn)->fd, SHUT_RDWR);
+	}
+}
+
+/* Waiting clients that sent something more are not watched; see on_hangup(). */
+static void find_gone(struct http *h)
+{
+	struct request *r, *next;
+
+	DL_FOREACH_SAFE2(h->requests, r, next, i->next)
+	{
+		struct pollfd p = { .events = POLLRDHUP };
+
+		if (!r->i->suspended || r->i->direct || ev_is_active(&r->i->hangup))
+			continue;
+		p.fd = peer_of(r->conn)->fd;
+		if (poll(&p, 1, 0) <= 0)
+			continue;
+		atomic_store(&r->i->gone, true);
+		if (!r->i->working)
+			http_resume(r);
+	}
+}
+
+static bool crowded(const struct http *h)
+{
+	return h->peers > h->srv->cfg->max_connections / 10 * 9;
+}
+
+static void on_janitor(struct ev_loop *loop, ev_timer *t, int revents)
+{
+	struct http *h = t->data;
+	bool is_crowded = crowded(h);
+
+	close_idle(h, is_crowded ? IDLE_CROWDED_S : IDLE_S);
+	close_dripping(h, is_crowded);
+	find_gone(h);
+}
+
 static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
 			  enum MHD_ConnectionNotificationCode code)
 {
@@ -154,7 +207,8 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
 		p->fd = info->connect_fd;
 		peer_idle(p);
 		*ctx = p;
-		if (++h->peers > h->srv->cfg->max_connections / 10 * 9)
+		h->peers++;
+		if (crowded(h))
 			close_idle(h, IDLE_CROWDED_S);
 	} else if (p) {
 		if (!p->busy)
@@ -162,6 +216,8 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
 		h->peers--;
 		free(p);
 		*ctx = NULL;
+		/* Only its next run frees the place and, at the limit, listens again. */
+		run_soon(h);
 	}
 }
 
@@ -326,6 +382,8 @@ static enum MHD_Result take_body(struct request *r, const char *data, size_t len
 {
 	struct request_i *i = r->i;
 
+	i->taken += len;
+	i->moved_ms = clock_ms();
 	if (i->refuse) {
 		i->dropped += len;
 		return i->dropped > r->srv->cfg->max_body ? MHD_NO : MHD_YES;
@@ -421,7 +479,6 @@ static void direct_end(struct request *r)
 {
 	atomic_store(&r->i->gone, true);
 	shutdown(peer_of(r->conn)->fd, SHUT_RDWR); /* libmicrohttpd sees the end and frees it */
-	request_timer_stop(r);
 	http_resume(r);
 }
 
@@ -435,7 +492,7 @@ static void direct_answer(struct request *r)
 		   r->i->status, MHD_get_reason_phrase_for(r->i->status), r->out.len);
 	buf_append(&head, r->out.data, r->out.len);
 	/* A few hundred bytes into an empty socket buffer: they fit, or nobody is there. */
-	if (!head.error)
+	if (!head.error && r->i->status)
 		send(peer_of(r->conn)->fd, head.data, head.len, MSG_NOSIGNAL | MSG_DONTWAIT);
 	direct_end(r);
 }
@@ -458,21 +515,9 @@ static void on_body(struct ev_loop *loop, ev_io *io, int revents)
 	if (i->direct_left > 0)
 		return;
 	ev_io_stop(loop, io);
-	request_timer_stop(r);
 	dispatch(r);
 	if (!i->working)
 		direct_answer(r);
-}
-
-/* Ends it when nothing has come since the last look. */
-static void direct_look(struct request *r)
-{
-	if (r->i->direct_left == r->i->direct_seen) {
-		direct_end(r);
-		return;
-	}
-	r->i->direct_seen = r->i->direct_left;
-	request_timer(r, STALL_S, direct_look);
 }
 
 /* Does nothing where libmicrohttpd is to read the body. */
@@ -488,9 +533,8 @@ static void direct_begin(struct request *r)
 	if (!h->piece)
 		return;
 	i->direct = true;
-	i->direct_left = i->direct_seen = content_length(r) - i->taken;
+	i->direct_left = content_length(r) - i->taken;
 	suspend(r, on_body);
-	request_timer(r, STALL_S, direct_look);
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
@@ -509,6 +553,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 		*ctx = r;
 		DL_APPEND2(h->requests, r, i->prev, i->next);
 		h->active++;
+		r->i->started_ms = r->i->moved_ms = clock_ms();
 		peer_busy(p);
 		server_touch(h->srv);
 		open_request(r, method, url);
@@ -524,7 +569,6 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 	if (*len > 0) {
 		enum MHD_Result ok = take_body(r, data, *len);
 
-		r->i->taken += *len;
 		*len = 0;
 		if (ok == MHD_YES)
 			direct_begin(r);
@@ -555,6 +599,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **ctx,
 	h->held -= r->i->held;
 	server_touch(h->srv);
 	request_free(r);
+	run_soon(h);
 }
 
 PRINTF_LIKE(2, 0) static void on_log(void *cls, const char *fmt, va_list ap)
@@ -610,6 +655,19 @@ void http_quiesce(struct server *srv)
 	if (fd != MHD_INVALID_SOCKET)
 		close(fd);
 	srv->http->stopping = true;
+}
+
+void http_abandon(struct server *srv)
+{
+	struct request *r;
+
+	if (!srv->http)
+		return;
+	DL_FOREACH2(srv->http->requests, r, i->next)
+	{
+		if (r->i->working)
+			atomic_store(&r->i->gone, true);
+	}
 }
 
 unsigned http_active(const struct server *srv)

@@ -9,6 +9,8 @@ struct http;
 int http_start(struct server *srv, int listen_fd);
 /* No new connections from now on. */
 void http_quiesce(struct server *srv);
+/* Tells handlers on workers that nobody waits for them any more. */
+void http_abandon(struct server *srv);
 /* Requests that have not ended yet. */
 unsigned http_active(const struct server *srv);
 /*

@@ -46,10 +46,16 @@ static int sanitize_fds(void)
 	return close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
 }
 
-/* The server needs more descriptors than the usual soft limit; commands get their own. */
-static void raise_open_files(const struct config *cfg)
+/*
+ * The server needs more descriptors than the usual soft limit; commands get
+ * their own. Where it cannot have them there are fewer connections, so that
+ * those do not take what sessions, files and watches need.
+ */
+static void raise_open_files(struct config *cfg)
 {
-	rlim_t want = (rlim_t)cfg->max_connections * 2 + 1024;
+	const rlim_t reserve =
+		128 + 3 * (cfg->max_bash_sessions + cfg->max_shell_sessions) + cfg->max_watchers;
+	rlim_t want = (rlim_t)cfg->max_connections * 2 + reserve;
 	struct rlimit lim;
 
 	if (getrlimit(RLIMIT_NOFILE, &lim) < 0 || lim.rlim_cur >= want)
@@ -64,6 +70,12 @@ static void raise_open_files(const struct config *cfg)
 	lim.rlim_cur = MIN(want, lim.rlim_max);
 	if (setrlimit(RLIMIT_NOFILE, &lim) < 0)
 		log_warn("cannot raise the limit on open files: %m");
+	else if (lim.rlim_cur >= want)
+		return;
+	cfg->max_connections =
+		lim.rlim_cur > reserve + 32 ? (unsigned)((lim.rlim_cur - reserve) / 2) : 16;
+	log_warn("at most %u connections: the limit on open files is %llu", cfg->max_connections,
+		 (unsigned long long)lim.rlim_cur);
 }
 
 /* Opens --data, made if only its last component is missing. */
@@ -283,7 +295,7 @@ static int run_direct(struct startup *st, int data_fd)
 		    : usable_dir(getenv("HOME")) ? getenv("HOME")
 						 : "/tmp";
 	cfg->own_pidns = getpid() == 1;
-	r = server_run(cfg, st->listener.fd, announce, st);
+	r = server_run(cfg, steal_fd(&st->listener.fd), announce, st);
 	if (r < 0)
 		log_error("the server failed: %s", strerrordesc_np(-r));
 	cfg->map_data = NULL;
@@ -365,8 +377,13 @@ static int run_outer(struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o;
+	sigset_t none;
 	int r;
 
+	/* Whoever started us may have blocked or ignored what we wait for. */
+	signal(SIGCHLD, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	log_set_name("threadfs-sandboxd");
 	r = sanitize_fds();
 	if (r < 0) {

@@ -8,14 +8,15 @@ struct request_i {
 	struct request *owner;
 
 	/* reading */
+	int64_t started_ms, moved_ms; /* when it began, when bytes of its body came last */
 	struct buf body;
 	cJSON *json;
-	uint64_t dropped;                  /* bytes of a refused body read so far */
-	bool refuse;                       /* an error is set: drop the body, then send it */
-	bool dispatched;                   /* the handler was called */
-	uint64_t taken;                    /* bytes of the body that libmicrohttpd gave us */
-	bool direct;                       /* the rest of the body is read by us */
-	uint64_t direct_left, direct_seen; /* bytes to come, now and at the last look */
+	uint64_t dropped;     /* bytes of a refused body read so far */
+	bool refuse;          /* an error is set: drop the body, then send it */
+	bool dispatched;      /* the handler was called */
+	uint64_t taken;       /* bytes of the body so far */
+	bool direct;          /* the rest of the body is read by us */
+	uint64_t direct_left; /* bytes of it to come */
 
 	/* answering */
 	unsigned status; /* 0 = no reply yet */

@@ -64,6 +64,7 @@ static void begin_stop(struct life *l, const char *why)
 		return;
 	log_debug("stopping: %s", why);
 	l->stop_at_ms = clock_ms() + GRACE_MS;
+	atomic_store(&l->srv.stopping, true);
 	http_quiesce(&l->srv);
 	shell_signal_all(&l->srv, SIGTERM);
 	bash_signal_all(&l->srv, SIGTERM);
@@ -144,6 +145,7 @@ static void stop_parts(struct server *srv)
 	crowd_stop(srv);
 	shell_signal_all(srv, SIGKILL);
 	bash_signal_all(srv, SIGKILL);
+	http_abandon(srv);
 	workers_free(srv->workers);
 	http_stop(srv);
 	watch_stop(srv);

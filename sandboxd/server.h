@@ -6,6 +6,7 @@
 #pragma once
 
 #include <ev.h>
+#include <stdatomic.h>
 
 #include "config.h"
 
@@ -25,6 +26,7 @@ struct server {
 	struct watch *watch;
 	struct http *http;
 	struct crowd *crowd;
+	atomic_bool stopping; /* long work on workers ends early; any thread */
 };
 
 /*

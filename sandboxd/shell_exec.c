@@ -18,12 +18,19 @@ enum {
 
 /* ---- waiting requests ---- */
 
+/* The answer may take long to be read, and does not need it any more. */
+static void drop_command(struct shell_op *op)
+{
+	shell_command_unref(op->cmd);
+	op->cmd = NULL;
+}
+
 static void op_cleanup(struct request *r)
 {
 	struct shell_op *op = r->op;
 
 	shell_wait_end(&op->waiter);
-	shell_command_unref(op->cmd);
+	drop_command(op);
 	free(op);
 }
 
@@ -37,6 +44,7 @@ struct shell_op *shell_op_new(struct request *r, const struct shell_session *s)
 		return NULL;
 	}
 	op->r = r;
+	op->end = UINT64_MAX;
 	snprintf(op->id, sizeof(op->id), "%s", s->id);
 	r->op = op;
 	r->cleanup = op_cleanup;
@@ -105,12 +113,14 @@ static int put_end(struct buf *out)
 static bool put_piece(struct shell_op *op, struct buf *out)
 {
 	const struct shell_command *c = op->cmd;
-	uint64_t end = c ? c->out_start + c->out.len : 0;
+	uint64_t end = c ? MIN(c->out_start + c->out.len, op->end) : 0;
 	const char *data;
 	size_t n;
 
-	/* The older half may have been dropped, or backspaces erased the end. */
+	/* Older parts may have been dropped, or backspaces erased the end. */
 	op->at = c ? MIN(MAX(op->at, c->out_start), end) : 0;
+	while (op->at < end && (c->out.data[op->at - c->out_start] & 0xc0) == 0x80)
+		op->at++;
 	if (op->at == end)
 		return false;
 	data = c->out.data + (op->at - c->out_start);
@@ -153,23 +163,35 @@ static int fill_live(struct request *r, struct buf *out)
 	return 0;
 }
 
-/* All of it when the command has ended. */
+/* From now on nothing is waited for; true if the output was sent, shortened. */
+static bool begin_whole(struct shell_op *op, struct buf *out)
+{
+	CLEANUP_BUF struct buf shorter = BUF_INIT(0);
+	const struct shell_command *c = op->cmd;
+	size_t len = shell_text_trim(c->out.data, c->out.len);
+
+	shell_wait_end(&op->waiter);
+	op->end = c->out_start + len;
+	if (!op->truncate || shell_text_shorten(c->out.data, len, SHELL_MAX_CHARS, &shorter) <= 0)
+		return false;
+	put_event(out, "output", shorter.data, shorter.len);
+	drop_command(op);
+	return true;
+}
+
+/* All of it when the command has ended, in pieces: a client may be slow to read. */
 static int fill_whole(struct request *r, struct buf *out)
 {
 	struct shell_op *op = r->op;
-	CLEANUP_BUF struct buf shorter = BUF_INIT(0);
-	size_t len;
 
 	put_connected(op, out);
-	if (!op->over && judge(op) == WAIT_ON)
-		return 0;
-	len = shell_text_trim(op->cmd->out.data, op->cmd->out.len);
-	if (op->truncate &&
-	    shell_text_shorten(op->cmd->out.data, len, SHELL_MAX_CHARS, &shorter) > 0)
-		put_event(out, "output", shorter.data, shorter.len);
-	else if (len)
-		put_event(out, "output", op->cmd->out.data, len);
-	return put_end(out);
+	if (op->end == UINT64_MAX) {
+		if (!op->over && judge(op) == WAIT_ON)
+			return 0;
+		if (begin_whole(op, out))
+			return put_end(out);
+	}
+	return put_piece(op, out) ? 0 : put_end(out);
 }
 
 static void stream_event(struct shell_waiter *w)
@@ -357,6 +379,7 @@ static bool answer(struct shell_op *op)
 		reply_result(op, op->cmd->status == SHELL_RUNNING);
 	}
 	shell_wait_end(&op->waiter);
+	drop_command(op);
 	return true;
 }
 
@@ -395,6 +418,7 @@ static void exec_in(struct request *r, struct shell_session *s, const char *dir)
 		op->until_ms = clock_ms() + (int64_t)ceil(op->timeout_s * 1000);
 	if (a->async_mode && !r->wants_sse) {
 		reply_running(r, s->id, a->command, "Command sent for execution");
+		drop_command(op);
 		return;
 	}
 	op->waiter.fn = exec_event;

@@ -25,7 +25,7 @@ struct shell_op {
 	bool over; /* nothing more is to come */
 	bool ping; /* a keepalive is due */
 	unsigned silent_s;
-	uint64_t at; /* next byte of the output to send */
+	uint64_t at, end; /* of the output: next byte to send, and where to stop */
 };
 
 /* NULL after replying. */

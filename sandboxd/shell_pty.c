@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <termios.h>
 
 #include "spawn.h"
@@ -39,18 +40,30 @@ enum {
  * get at it; TMOUT and IFS are kept from `read`. During the command the two
  * fds are closed: bash's own copies are close-on-exec. $? is that of the
  * command before. `suspend` would stop bash with nobody there to go on.
+ *
+ * A command can still spoil the loop: hide builtins, change or lock the
+ * variables. What the loop notices ends bash, if possible before the report so
+ * that the culprit pays and not the command after it; no command is run twice,
+ * because its text is emptied before the next is read. The rest is up to
+ * whoever watches shell_pty_in_loop().
  */
 static const char prompt_command[] =
 	"__sbx_s=$? __sbx_k=1\n"
 	"{ : \"${__sbx_pc:=$PROMPT_COMMAND}\" \"${__sbx_n:=0}\"; builtin unset HISTFILE; set +H\n"
-	"builtin enable -n suspend\n"
-	"__sbx_r() { return \"$1\"; }; } >/dev/null 2>&1\n"
-	"while { __sbx_t=$?; [[ $__sbx_k ]] || __sbx_s=$__sbx_t; __sbx_k=; builtin jobs\n"
+	"builtin enable -n suspend; } >/dev/null 2>&1\n"
+	"while { __sbx_t=$?; unset -f builtin unset; builtin unset -f unset eval __sbx_r\n"
+	"__sbx_r() { return \"$1\"; }\n"
+	"[[ ${__sbx@a}${__sbx_d@a}${__sbx_k@a}${__sbx_n@a}${__sbx_s@a} == *[!x]* ]] &&\n"
+	"builtin kill -9 $$\n"
+	"[[ $__sbx_k ]] || __sbx_s=$__sbx_t; __sbx_k= __sbx= __sbx_d=; builtin jobs\n"
 	"PROMPT_COMMAND=$__sbx_pc; builtin declare +x PROMPT_COMMAND PS1\n"
-	"builtin printf '%s\\0%s\\0%s\\0' \"$__sbx_n\" \"$__sbx_s\" \"$PWD\" >&63\n"
+	"builtin read -t 0 </dev/null &&\n"
+	"builtin printf '%s\\0%s\\0%s\\0' \"$__sbx_n\" \"$__sbx_s\" \"$PWD\" >&63 ||\n"
+	"builtin kill -9 $$\n"
 	"IFS= TMOUT= builtin read -r -u 63 __sbx_n &&\n"
 	"IFS= TMOUT= builtin read -r -d '' -u 62 __sbx_d &&\n"
-	"IFS= TMOUT= builtin read -r -d '' -u 62 __sbx || builtin kill -9 $$\n"
+	"IFS= TMOUT= builtin read -r -d '' -u 62 __sbx &&\n"
+	"[[ $__sbx ]] || builtin kill -9 $$\n"
 	"[[ -z $__sbx_d ]] || builtin cd \"${__sbx_d:0:2}\" -- \"${__sbx_d:2}\" || :\n"
 	"} >/dev/null 2>&1\n"
 	"do { case $__sbx_s in 0) eval \"$__sbx\";;\n"
@@ -60,8 +73,8 @@ static const char prompt_command[] =
 
 /* ---- what runs on the terminal ---- */
 
-/* The session id of a process that is not dead already, or 0. */
-static pid_t session_of(int proc, const char *pid)
+/* The state (0 = no such process) and the session id of a process. */
+static char read_stat(int proc, const char *pid, pid_t *ret_session)
 {
 	char path[32], stat[512], state;
 	int fd CLEANUP_FD = -1;
@@ -82,7 +95,17 @@ static pid_t session_of(int proc, const char *pid)
 	name_end = strrchr(stat, ')');
 	if (!name_end || sscanf(name_end, ") %c %*d %*d %ld", &state, &session) != 2)
 		return 0;
-	return state == 'Z' || state == 'X' ? 0 : (pid_t)session;
+	*ret_session = (pid_t)session;
+	return state;
+}
+
+/* The session id of a process that is not dead already, or 0. */
+static pid_t session_of(int proc, const char *pid)
+{
+	pid_t session;
+	char state = read_stat(proc, pid, &session);
+
+	return state == 0 || state == 'Z' || state == 'X' ? 0 : session;
 }
 
 /*
@@ -303,6 +326,7 @@ void shell_pty_init(struct shell_pty *p, struct server *srv, const struct shell_
 int shell_pty_start(struct shell_pty *p, const char *dir, bool symlinks)
 {
 	int master CLEANUP_FD = -1, slave CLEANUP_FD = -1, control CLEANUP_FD = -1;
+	struct stat st;
 	int ends[2], r;
 	pid_t pid;
 
@@ -313,6 +337,7 @@ int shell_pty_start(struct shell_pty *p, const char *dir, bool symlinks)
 		return -errno;
 	p->control = ends[0];
 	control = ends[1];
+	p->peer = fstat(control, &st) < 0 ? 0 : st.st_ino;
 	p->text = memfd_create("shell-command", MFD_CLOEXEC);
 	/* bash believes $PWD if it is that directory, and follows links itself if not. */
 	pid = p->text < 0 ? -errno : spawn_bash(p, slave, control, dir, symlinks ? dir : "");
@@ -336,6 +361,8 @@ static int write_text(int fd, const char *dir, bool symlinks, const char *comman
 
 	buf_puts(&text, flag);
 	buf_append(&text, dir ? dir : "", dir ? strlen(dir) + 1 : 1);
+	/* To the loop an empty one means that it could not read it. */
+	buf_puts(&text, *command ? "" : ":");
 	buf_append(&text, command, strlen(command) + 1);
 	if (text.error)
 		return text.error;
@@ -375,6 +402,36 @@ bool shell_pty_interrupt(struct shell_pty *p, int sig)
 		group = p->pid;
 	spawn_kill(group, sig);
 	return group != p->pid;
+}
+
+bool shell_pty_in_loop(const struct shell_pty *p)
+{
+	char path[64], want[64], is[64];
+	ssize_t n;
+
+	/* A trap may still run something. */
+	if (!p->pid || tcgetpgrp(p->master) != p->pid)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/fd/63", (int)p->pid);
+	n = readlink(path, is, sizeof(is) - 1);
+	if (n < 0)
+		return false;
+	is[n] = '\0';
+	/* Commands may have an fd 63 as well: bash's <(...) does. */
+	snprintf(want, sizeof(want), "socket:[%ju]", (uintmax_t)p->peer);
+	return strcmp(is, want) == 0;
+}
+
+void shell_pty_continue(const struct shell_pty *p)
+{
+	char path[32];
+	pid_t session;
+
+	if (!p->pid)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d", (int)p->pid);
+	if (read_stat(AT_FDCWD, path, &session) == 'T')
+		kill(p->pid, SIGCONT);
 }
 
 int shell_pty_cwd(const struct shell_pty *p, char *buf, size_t size)

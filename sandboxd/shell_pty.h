@@ -27,6 +27,7 @@ struct shell_pty {
 	const struct shell_pty_events *events;
 	pid_t pid; /* of bash, and the session id of all it starts; 0 = none runs */
 	int master, text, control;
+	ino_t peer; /* the socket that is bash's end of control */
 	ev_io on_master, on_control;
 	struct child child;
 	struct buf report; /* received but not complete */
@@ -49,6 +50,15 @@ int shell_pty_run(struct shell_pty *p, uint64_t seq, const char *command, const 
 
 /* Sends sig to whatever has the terminal. False: that is bash itself. */
 bool shell_pty_interrupt(struct shell_pty *p, int sig);
+
+/*
+ * Whether bash has its control socket in place and the terminal to itself. For
+ * longer than a moment after shell_pty_run() that means that its loop is broken.
+ */
+bool shell_pty_in_loop(const struct shell_pty *p) MUST_CHECK;
+
+/* Has bash go on if it was stopped. */
+void shell_pty_continue(const struct shell_pty *p);
 
 /* The directory bash is in; 0 or a negative errno. */
 int shell_pty_cwd(const struct shell_pty *p, char *buf, size_t size) MUST_CHECK;

@@ -21,6 +21,10 @@ enum {
 	MAX_QUEUED_BYTES = 32 * MIB, /* of their text */
 	MAX_RECORDS = 100,           /* commands remembered */
 	MAX_RECORD_BYTES = 2 * MIB,  /* of those before the latest */
+	MAX_KEPT_BYTES = 64 * MIB,   /* of those requests still read, over all sessions */
+	ROOMY = 256 * KIB,           /* more than a shortened output ever needs */
+	WATCH_S = 1,
+	MAX_STRIKES = 3,
 };
 
 /* What the timer of a session does next. */
@@ -47,10 +51,20 @@ const char *shell_status_name(enum shell_status status)
 
 /* ---- commands ---- */
 
+static void unkeep(struct shell_command *c)
+{
+	if (!c->keeper)
+		return;
+	DL_DELETE2(c->keeper->kept, c, kept_prev, kept_next);
+	c->keeper->kept_bytes -= c->out.cap;
+	c->keeper = NULL;
+}
+
 void shell_command_unref(struct shell_command *c)
 {
 	if (!c || --c->refs)
 		return;
+	unkeep(c);
 	buf_release(&c->out);
 	free(c->text);
 	free(c->dir);
@@ -99,26 +113,45 @@ int64_t shell_command_changed_ms(const struct shell_session *s, const struct she
 
 /* ---- the record ---- */
 
-static void forget(struct shell_session *s, struct shell_command *c)
-{
-	DL_DELETE(s->commands, c);
-	s->ncommands--;
-	shell_command_unref(c);
-}
-
-/* Of an old command only as much is kept as its record can ever show. */
+/* Leaves of an output what its record can ever show; its end stays where it is. */
 static void shrink(struct shell_command *c)
 {
 	struct buf small = BUF_INIT(0);
 
-	/* Someone who holds it may still be reading. */
-	if (c->refs == 1 &&
-	    shell_text_shorten(c->out.data, c->out.len, SHELL_MAX_CHARS, &small) > 0) {
+	unkeep(c);
+	if (shell_text_shorten(c->out.data, c->out.len, SHELL_MAX_CHARS, &small) > 0 ||
+	    (c->out.cap > ROOMY && buf_append(&small, c->out.data, c->out.len) == 0)) {
+		c->out_start += c->out.len - small.len;
 		buf_release(&c->out);
 		c->out = small;
 	} else {
 		buf_release(&small);
 	}
+}
+
+/* The output of an old command is whole only while someone reads it, and not of too many. */
+static void put_by(struct shell *sh, struct shell_command *c)
+{
+	if (c->refs == 1) {
+		shrink(c);
+		return;
+	}
+	if (c->keeper || c->out.cap <= ROOMY)
+		return;
+	c->keeper = sh;
+	DL_APPEND2(sh->kept, c, kept_prev, kept_next);
+	sh->kept_bytes += c->out.cap;
+	while (sh->kept_bytes > MAX_KEPT_BYTES)
+		shrink(sh->kept);
+}
+
+static void forget(struct shell_session *s, struct shell_command *c)
+{
+	DL_DELETE(s->commands, c);
+	s->ncommands--;
+	if (c->refs > 1)
+		put_by(s->shell, c);
+	shell_command_unref(c);
 }
 
 /* Bounds what is remembered of the commands before the current one. */
@@ -130,7 +163,11 @@ static void trim_records(struct shell_session *s)
 	DL_FOREACH (s->commands, c) {
 		if (c == s->current)
 			break;
-		shrink(c);
+		put_by(s->shell, c);
+	}
+	DL_FOREACH (s->commands, c) {
+		if (c == s->current)
+			break;
 		bytes += c->out.len + strlen(c->text);
 	}
 	DL_FOREACH_SAFE (s->commands, c, tmp) {
@@ -209,6 +246,7 @@ static void finish(struct shell_session *s, enum shell_status status, bool exite
 	struct shell_command *c = s->current;
 
 	ev_timer_stop(s->shell->srv->loop, &s->timer);
+	ev_timer_stop(s->shell->srv->loop, &s->watch);
 	s->current = NULL;
 	c->status = c->overdue ? SHELL_HARD_TIMEOUT : status;
 	c->exited = exited || c->overdue;
@@ -236,7 +274,8 @@ static void start_bash(struct shell_session *s)
 	const struct config *cfg = s->shell->srv->cfg;
 	int r;
 
-	s->ready = false;
+	s->ready = s->doomed = false;
+	s->reported = 0;
 	r = shell_pty_start(&s->pty, s->dir, s->symlinks);
 	/* The directory may be gone since. */
 	if (r == -ENOENT || r == -ENOTDIR || r == -EACCES)
@@ -247,16 +286,29 @@ static void start_bash(struct shell_session *s)
 		fail(s, -r);
 }
 
+/* This bash is of no more use; on_ended() does the rest. */
+static void doom(struct shell_session *s)
+{
+	s->doomed = true;
+	shell_pty_signal(&s->pty, SIGKILL);
+}
+
 static void send_current(struct shell_session *s)
 {
+	struct ev_loop *loop = s->shell->srv->loop;
 	struct shell_command *c = s->current;
 
 	c->seq = ++s->seq;
 	if (shell_pty_run(&s->pty, c->seq, c->text, c->dir, c->symlinks) < 0) {
 		/* bash has just died; the command has not reached it. */
-		s->stale = true;
-		shell_pty_signal(&s->pty, SIGKILL);
+		c->seq = 0;
+		doom(s);
+		return;
 	}
+	s->strikes = 0;
+	ev_now_update(loop);
+	ev_timer_set(&s->watch, WATCH_S, WATCH_S);
+	ev_timer_start(loop, &s->watch);
 }
 
 /* "user@host:directory $ " */
@@ -291,7 +343,7 @@ static void run_next(struct shell_session *s)
 		set_timer(s, STEP_INTERRUPT, c->hard_timeout_s);
 	if (!s->pty.pid)
 		start_bash(s);
-	else if (s->ready)
+	else if (s->ready && !s->doomed)
 		send_current(s);
 }
 
@@ -351,25 +403,33 @@ static void on_report(struct shell_pty *p, uint64_t seq, int status, const char 
 	struct shell_session *s = CONTAINER_OF(p, struct shell_session, pty);
 	struct shell_command *c = s->current;
 
-	set_dir(s, dir);
+	if (s->doomed)
+		return;
 	if (!s->ready) {
+		set_dir(s, dir);
 		s->ready = true;
 		if (c)
 			send_current(s);
 	} else if (c && c->seq == seq) {
+		set_dir(s, dir);
+		s->reported = seq;
 		finish(s, SHELL_COMPLETED, true, status);
+	} else if (seq != s->reported) {
+		/* Once more the same: a signal came while bash waited. But this is not ours. */
+		doom(s);
 	}
 }
 
 static void on_ended(struct shell_pty *p, int wstatus)
 {
 	struct shell_session *s = CONTAINER_OF(p, struct shell_session, pty);
-	bool was_ready = s->ready, was_stale = s->stale;
+	bool was_ready = s->ready, was_doomed = s->doomed;
 
-	s->ready = s->stale = false;
+	s->ready = s->doomed = false;
+	ev_timer_stop(s->shell->srv->loop, &s->watch);
 	if (!s->current)
 		return;
-	if (was_stale && !s->current->overdue)
+	if (was_doomed && !s->current->seq && !s->current->overdue)
 		start_bash(s);
 	else if (!was_ready && !s->current->overdue)
 		fail(s, EAGAIN);
@@ -384,6 +444,20 @@ static const struct shell_pty_events pty_events = {
 	.report = on_report,
 	.ended = on_ended,
 };
+
+/*
+ * While a command runs: bash goes on if the command stopped it, and is given up
+ * if it is back in its loop without a report. A report may be on its way at the
+ * first sight of that; and a bash that has run wild is not there every time.
+ */
+static void on_watch(struct ev_loop *loop UNUSED, ev_timer *t, int revents UNUSED)
+{
+	struct shell_session *s = t->data;
+
+	shell_pty_continue(&s->pty);
+	if (shell_pty_in_loop(&s->pty) && ++s->strikes >= MAX_STRIKES && !s->doomed)
+		doom(s);
+}
 
 /* ---- hard timeouts ---- */
 
@@ -494,7 +568,8 @@ int shell_session_new(struct shell *sh, const char *id, const char *dir, bool sy
 	shell_session_touch(s);
 	shell_pty_init(&s->pty, sh->srv, &pty_events);
 	ev_timer_init(&s->timer, on_timer, 0, 0);
-	s->timer.data = s;
+	ev_timer_init(&s->watch, on_watch, 0, 0);
+	s->timer.data = s->watch.data = s;
 	HASH_ADD_STR(sh->sessions, id, s);
 	*ret = s;
 	return 0;
@@ -507,6 +582,7 @@ void shell_session_free(struct shell_session *s)
 
 	HASH_DEL(s->shell->sessions, s);
 	ev_timer_stop(s->shell->srv->loop, &s->timer);
+	ev_timer_stop(s->shell->srv->loop, &s->watch);
 	shell_pty_close(&s->pty);
 	DL_FOREACH (s->commands, c)
 		if (c->status == SHELL_RUNNING)
@@ -585,6 +661,9 @@ void shell_stop(struct server *srv)
 	ev_timer_stop(srv->loop, &sh->expiry);
 	HASH_ITER (hh, sh->sessions, s, tmp)
 		shell_session_free(s);
+	/* Requests may hold them for longer than we are here. */
+	while (sh->kept)
+		unkeep(sh->kept);
 	free(sh);
 	srv->shell = NULL;
 }

@@ -29,7 +29,7 @@ const char *shell_status_name(enum shell_status status);
 struct shell_command {
 	struct shell_command *prev, *next;
 	unsigned refs; /* the session's, and one per request that waits */
-	uint64_t seq;
+	uint64_t seq;  /* 0 until bash has got it */
 	char *text;
 	char *dir; /* to change to before, or NULL */
 	bool symlinks;
@@ -46,6 +46,10 @@ struct shell_command {
 	struct shell_text clean;
 	struct buf out;
 	uint64_t out_start;
+
+	/* In the shell's list of those whose output is only kept for a request. */
+	struct shell *keeper; /* NULL = is not */
+	struct shell_command *kept_prev, *kept_next;
 };
 
 /* Told of output, of the end of a command and of the session's own. */
@@ -61,7 +65,7 @@ struct shell_session {
 	char id[SHELL_ID_MAX + 1];
 	struct shell_pty pty;
 	bool ready;                     /* bash waits for a command or runs one of ours */
-	bool stale;                     /* it died before it got the current command */
+	bool doomed;                    /* it is being killed and gets no command any more */
 	char *dir;                      /* where it is, or was last */
 	bool symlinks;                  /* when bash is started */
 	unsigned no_change_s;           /* default of its commands */
@@ -69,9 +73,11 @@ struct shell_session {
 	struct shell_command *current;
 	unsigned ncommands, nqueued;
 	size_t queued_bytes;
-	uint64_t seq;
-	ev_timer timer; /* of the current command's hard timeout */
-	unsigned step;  /* what the timer does next */
+	uint64_t seq, reported; /* the latest numbers: given, and heard from this bash */
+	ev_timer timer;         /* of the current command's hard timeout */
+	unsigned step;          /* what the timer does next */
+	ev_timer watch;         /* whether bash is still ours while it runs a command */
+	unsigned strikes;
 	struct shell_waiter *waiters;
 	int64_t output_ms, used_ms;
 	double created, used; /* wall time */
@@ -80,6 +86,8 @@ struct shell_session {
 struct shell {
 	struct server *srv;
 	struct shell_session *sessions; /* by id */
+	struct shell_command *kept;     /* oldest first */
+	size_t kept_bytes;
 	ev_timer expiry;
 	bool stopping;
 };

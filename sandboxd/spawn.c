@@ -184,6 +184,22 @@ static void set_limits(const struct config *cfg)
 	setrlimit(RLIMIT_CORE, &no_core);
 }
 
+/*
+ * When memory runs out commands have to go before the server that runs them.
+ * Has no effect where /proc is read-only, as it is behind our own walls.
+ */
+static void go_first(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return;
+	n = write(fd, "1000", strlen("1000"));
+	(void)n;
+	close(fd);
+}
+
 /* Out of the way of the fds that are about to be placed. */
 static int lift(int fd)
 {
@@ -229,6 +245,7 @@ static int child_exec(const struct config *cfg, const struct spawn *s, int *erro
 		return errno;
 	if (s->cwd && chdir(s->cwd) < 0)
 		return errno;
+	go_first();
 	set_limits(cfg);
 	execve(s->argv[0], (char *const *)s->argv, (char *const *)s->env);
 	return errno;

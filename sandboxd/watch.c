@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <utlist.h>
 
 #include "clock.h"
 #include "route.h"
 #include "subsystems.h"
 #include "watch_i.h"
-#include "watcher.h"
 
 enum {
 	HEARTBEAT_S = 30,
@@ -43,12 +43,18 @@ struct watched {
 	struct watcher *watcher;
 	char id[13];
 	char *path; /* as the client named it, without slashes at the end */
-	char *key;  /* the whole configuration */
+	char *key;  /* the whole configuration, and what the path led to */
 	unsigned leases;
 	bool armed;
 	double created_at;
 	struct sub *creates, *polls, *streams;
 	struct watched *prev, *next;
+};
+
+/* What a path leads to now. */
+struct root {
+	char path[PATH_MAX];
+	bool is_dir;
 };
 
 struct create_args {
@@ -201,7 +207,7 @@ static void reply_created(struct request *r, const struct watched *wd, bool reus
 	jw_knum(w, "created_at", wd->created_at);
 	jw_kbool(w, "reused", reused);
 	if (r->srv->cfg->dialect == DIALECT_AIOD)
-		jw_kint(w, "initial_cursor", (int64_t)wd->watch->seq);
+		jw_kint(w, "initial_cursor", (int64_t)wd->watch->shared.seq);
 	jw_obj_end(w);
 	watch_reply_end(r, false);
 }
@@ -211,7 +217,7 @@ static bool up_to_date(const struct watched *wd, uint64_t cursor)
 {
 	const struct evlog *log = watcher_log(wd->watcher);
 
-	return cursor >= log->gap && cursor <= wd->watch->seq && !evlog_after(log, cursor);
+	return cursor >= log->gap && cursor <= wd->watch->shared.seq && !evlog_after(log, cursor);
 }
 
 static void reply_events(struct request *r, const struct watched *wd, uint64_t cursor,
@@ -222,10 +228,10 @@ static void reply_events(struct request *r, const struct watched *wd, uint64_t c
 	const struct watch_event *e;
 	/* A cursor from the future is not one of ours: nothing is known of
 	 * what its owner has seen. */
-	bool future = cursor > wd->watch->seq, overflow = future || cursor < log->gap;
+	bool future = cursor > wd->watch->shared.seq, overflow = future || cursor < log->gap;
 
 	if (overflow)
-		cursor = future ? wd->watch->seq : log->gap;
+		cursor = future ? wd->watch->shared.seq : log->gap;
 	jw_obj(w);
 	jw_key(w, "events");
 	jw_arr(w);
@@ -385,14 +391,16 @@ static void append_set(struct buf *key, const struct strv *patterns)
 	buf_puts(key, "\n");
 }
 
-static char *make_key(const struct create_args *a, const char *path)
+/* A link that leads elsewhere by now, or a file where a directory was, makes
+ * another watcher; a root that went away and came back does not. */
+static char *make_key(const struct create_args *a, const char *path, const struct root *root)
 {
 	struct buf key = BUF_INIT(0);
 
-	buf_printf(&key, "%d %" PRId64 "\n", a->recursive, a->debounce);
+	buf_printf(&key, "%d %d %" PRId64 "\n", root->is_dir, a->recursive, a->debounce);
 	append_set(&key, &a->exclude);
 	append_set(&key, &a->include_patterns);
-	buf_puts(&key, path);
+	buf_printf(&key, "%zu:%s %s", strlen(path), path, root->path);
 	if (key.error)
 		buf_release(&key);
 	return key.data;
@@ -410,13 +418,12 @@ static int random_id(char id[13])
 }
 
 /* Takes path and key, also on failure. */
-static int watched_new(struct server *srv, const struct create_args *a, char *path, char *key,
-		       struct watched **ret)
+static int watched_new(struct server *srv, const struct create_args *a, const struct root *root,
+		       char *path, char *key, struct watched **ret)
 {
 	struct watched *wd = calloc(1, sizeof(*wd));
-	char real[PATH_MAX];
 	struct watcher_config cfg = {
-		.path = real,
+		.path = root->path,
 		.recursive = a->recursive,
 		.debounce_ms = (unsigned)a->debounce,
 		.exclude = a->exclude.v,
@@ -427,9 +434,8 @@ static int watched_new(struct server *srv, const struct create_args *a, char *pa
 	int r = wd ? random_id(wd->id) : -ENOMEM;
 
 	if (r == 0)
-		r = sandbox_path(srv, path, real);
-	if (r == 0)
-		r = watcher_new(srv->loop, &cfg, &srv->watch->seq, &watcher_ops, wd, &wd->watcher);
+		r = watcher_new(srv->loop, &cfg, &srv->watch->shared, &watcher_ops, wd,
+				&wd->watcher);
 	if (r < 0) {
 		free(path);
 		free(key);
@@ -477,6 +483,20 @@ static bool patterns_ok(const struct strv *patterns)
 	return true;
 }
 
+static int resolve(struct server *srv, const char *path, struct root *ret)
+{
+	char real[PATH_MAX];
+	struct stat st;
+	int r = sandbox_path(srv, path, real);
+
+	if (r < 0)
+		return r;
+	if (!realpath(real, ret->path) || stat(ret->path, &st) < 0)
+		return -errno;
+	ret->is_dir = S_ISDIR(st.st_mode);
+	return 0;
+}
+
 /* Finds one with the same configuration, or makes it. */
 static int lease(struct request *r, const struct create_args *a, struct watched **ret, bool *reused)
 {
@@ -484,11 +504,15 @@ static int lease(struct request *r, const struct create_args *a, struct watched 
 	size_t len = strlen(a->path);
 	char *path, *key;
 	struct watched *wd;
+	struct root root;
+	int e = resolve(r->srv, a->path, &root);
 
+	if (e < 0)
+		return e;
 	while (len > 1 && a->path[len - 1] == '/')
 		len--;
 	path = strndup(a->path, len);
-	key = path ? make_key(a, path) : NULL;
+	key = path ? make_key(a, path, &root) : NULL;
 	if (!key) {
 		free(path);
 		return -ENOMEM;
@@ -508,7 +532,7 @@ static int lease(struct request *r, const struct create_args *a, struct watched 
 		return -EUSERS;
 	}
 	*reused = false;
-	return watched_new(r->srv, a, path, key, ret);
+	return watched_new(r->srv, a, &root, path, key, ret);
 }
 
 static void create(struct request *r)
@@ -700,7 +724,7 @@ static int fill(struct request *r, struct buf *out)
 	if (!s->greeted)
 		greet(s, out);
 	log = watcher_log(wd->watcher);
-	if (s->cursor < log->gap || s->cursor > wd->watch->seq)
+	if (s->cursor < log->gap || s->cursor > wd->watch->shared.seq)
 		return end_overflowed(wd, out);
 	while (out->len < STREAM_PIECE && (e = evlog_after(log, s->cursor))) {
 		buf_printf(out, "id: %s:%" PRIu64 "\nevent: file_change\ndata: ", wd->id, e->seq);
@@ -735,7 +759,7 @@ static void events(struct request *r)
 	if (!s)
 		return;
 	if (!last_event_id(r, wd, &s->cursor))
-		s->cursor = wd->watch->seq;
+		s->cursor = wd->watch->shared.seq;
 	request_stream(r, fill);
 	request_timer(r, HEARTBEAT_S, heartbeat);
 }

@@ -41,6 +41,16 @@ static void finish(struct pending *p, struct pending_event *e)
 	HASH_DEL(p->by_path, e);
 }
 
+static size_t pending_bytes(const struct pending_event *e)
+{
+	return sizeof(*e) + strlen(e->path) + 1 + (e->old ? strlen(e->old) + 1 : 0);
+}
+
+bool pending_full(const struct pending *p)
+{
+	return p->count >= PENDING_MAX_EVENTS || p->bytes >= PENDING_MAX_BYTES;
+}
+
 static int append(struct pending *p, enum watch_kind kind, const char *path, const char *old,
 		  bool is_dir, double timestamp)
 {
@@ -59,6 +69,7 @@ static int append(struct pending *p, enum watch_kind kind, const char *path, con
 		e->old = memcpy(e->path + len + 1, old, old_len);
 	DL_APPEND(p->list, e);
 	p->count++;
+	p->bytes += pending_bytes(e);
 	HASH_ADD_KEYPTR(hh, p->by_path, e->path, len, e);
 	return 0;
 }
@@ -134,6 +145,7 @@ struct pending_event *pending_pop(struct pending *p)
 		return NULL;
 	DL_DELETE(p->list, e);
 	p->count--;
+	p->bytes -= pending_bytes(e);
 	if (!e->overtaken)
 		HASH_DEL(p->by_path, e);
 	if (e->epoch != p->epoch)
@@ -150,6 +162,7 @@ void pending_clear(struct pending *p)
 		free(e);
 	p->list = NULL;
 	p->count = 0;
+	p->bytes = 0;
 }
 
 /* ---- the log ---- */
@@ -185,13 +198,25 @@ static struct watch_event *at(const struct evlog *l, size_t i)
 	return l->ring[(l->head + i) % l->cap];
 }
 
+static size_t pooled(size_t bytes)
+{
+	return bytes > EVLOG_OWN_BYTES ? bytes - EVLOG_OWN_BYTES : 0;
+}
+
+static void set_bytes(struct evlog *l, size_t bytes)
+{
+	if (l->pool)
+		*l->pool += pooled(bytes) - pooled(l->bytes);
+	l->bytes = bytes;
+}
+
 static void drop_oldest(struct evlog *l)
 {
 	struct watch_event *e = at(l, 0);
 
 	l->head = (l->head + 1) % l->cap;
 	l->count--;
-	l->bytes -= event_bytes(e);
+	set_bytes(l, l->bytes - event_bytes(e));
 	l->gap = e->seq;
 	free(e);
 }
@@ -212,11 +237,19 @@ static int grow(struct evlog *l)
 	return 0;
 }
 
+/* Whether something has to go before bytes more are kept. */
+static bool log_full(const struct evlog *l, size_t bytes)
+{
+	if (l->count >= EVLOG_MAX_EVENTS || l->bytes + bytes > EVLOG_MAX_BYTES)
+		return true;
+	return l->pool && *l->pool - pooled(l->bytes) + pooled(l->bytes + bytes) > EVLOG_POOL_BYTES;
+}
+
 void evlog_push(struct evlog *l, struct watch_event *e)
 {
 	size_t bytes = event_bytes(e);
 
-	while (l->count > 0 && (l->count >= EVLOG_MAX_EVENTS || l->bytes + bytes > EVLOG_MAX_BYTES))
+	while (l->count > 0 && log_full(l, bytes))
 		drop_oldest(l);
 	if (l->count == l->cap && grow(l) < 0) {
 		evlog_overflow(l, e->seq);
@@ -225,7 +258,7 @@ void evlog_push(struct evlog *l, struct watch_event *e)
 	}
 	l->ring[(l->head + l->count) % l->cap] = e;
 	l->count++;
-	l->bytes += bytes;
+	set_bytes(l, l->bytes + bytes);
 }
 
 void evlog_overflow(struct evlog *l, uint64_t seq)

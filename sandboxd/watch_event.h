@@ -45,8 +45,17 @@ struct pending {
 	struct pending_event *list; /* in order of first occurrence */
 	struct pending_event *by_path;
 	size_t count;
+	size_t bytes;
 	unsigned epoch;
 };
+
+enum {
+	PENDING_MAX_EVENTS = 10000,
+	PENDING_MAX_BYTES = 2 * 1024 * 1024,
+};
+
+/* The owner should take events out before it adds more: adding sets no bounds. */
+bool pending_full(const struct pending *p);
 
 /*
  * Notes that something happened to path, merging it into what is pending for
@@ -83,11 +92,18 @@ struct evlog {
 	size_t cap, head, count;
 	size_t bytes;
 	uint64_t gap; /* events up to this number were lost; 0 = none */
+	size_t *pool; /* what all logs with this pool have taken from it; or NULL */
 };
 
+/*
+ * A log may always keep EVLOG_OWN_BYTES; what it keeps beyond is taken from
+ * the pool. So 128 of them have 64 MiB at most.
+ */
 enum {
 	EVLOG_MAX_EVENTS = 10000,
 	EVLOG_MAX_BYTES = 8 * 1024 * 1024,
+	EVLOG_OWN_BYTES = 256 * 1024,
+	EVLOG_POOL_BYTES = 32 * 1024 * 1024,
 };
 
 /* Copies the paths; the rest is the caller's to fill in. NULL without memory. */
@@ -95,7 +111,8 @@ struct watch_event *watch_event_new(const char *path, const char *old);
 
 void watch_event_set_stat(struct watch_event *e, const struct stat *st);
 
-/* Takes e, whose seq is higher than all before. Out of memory counts as a gap. */
+/* Takes e, whose seq is higher than all before; old ones give way to it and
+ * leave a gap, as does e without memory. */
 void evlog_push(struct evlog *l, struct watch_event *e);
 /* Events got lost: forgets everything up to seq, which no event has. */
 void evlog_overflow(struct evlog *l, uint64_t seq);

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "request.h"
-#include "watch_event.h"
+#include "watcher.h"
 
 struct watched;
 struct waits;
@@ -18,7 +18,7 @@ enum {
 struct watch {
 	struct watched *list;
 	unsigned count;
-	uint64_t seq; /* of the last event, over all watchers */
+	struct watcher_shared shared;
 	struct waits *waits;
 };
 

@@ -24,8 +24,10 @@ struct wait {
 	struct wait_dir *dir; /* NULL: answered, or the directory is gone */
 	struct wait *prev, *next;
 	unsigned kinds; /* bits of enum watch_kind */
-	char *path;     /* as the client named it, without slashes at the end */
-	char *base;     /* the directory of that */
+	bool existed;   /* when the wait began */
+	struct stat before;
+	char *path; /* as the client named it, without slashes at the end */
+	char *base; /* the directory of that */
 	char name[NAME_MAX + 1];
 	char real[PATH_MAX];
 };
@@ -148,6 +150,14 @@ static bool meaning(uint32_t mask, unsigned kinds, bool paired, enum watch_kind 
 	return kinds & 1u << kind;
 }
 
+static void wake(struct waits *ws, struct wait *wt, enum watch_kind kind, const char *old,
+		 bool is_dir)
+{
+	reply_event(wt, ++ws->srv->watch->shared.seq, kind, old, is_dir);
+	wait_leave(wt);
+	request_resume(wt->r);
+}
+
 static void dispatch(struct waits *ws, struct wait_dir *d, const struct inotify_event *ev)
 {
 	bool paired = (ev->mask & IN_MOVED_TO) && ev->cookie == d->cookie;
@@ -164,11 +174,80 @@ static void dispatch(struct waits *ws, struct wait_dir *d, const struct inotify_
 	DL_FOREACH_SAFE (d->waits, wt, tmp) {
 		if (strcmp(wt->name, ev->name) != 0 || !meaning(ev->mask, wt->kinds, paired, &kind))
 			continue;
-		reply_event(wt, ++ws->srv->watch->seq, kind,
-			    kind == WATCH_RENAME && paired ? from : NULL, ev->mask & IN_ISDIR);
-		wait_leave(wt);
-		request_resume(wt->r);
+		wake(ws, wt, kind, kind == WATCH_RENAME && paired ? from : NULL,
+		     ev->mask & IN_ISDIR);
 	}
+}
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+	return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+/*
+ * Bits of what must have happened between two looks at a path that is there
+ * in both. What happens in a directory changes its times and its size, but
+ * is not about the directory.
+ */
+static unsigned differences(const struct stat *a, const struct stat *b)
+{
+	bool replaced = a->st_dev != b->st_dev || a->st_ino != b->st_ino;
+	bool file = !S_ISDIR(a->st_mode) || !S_ISDIR(b->st_mode);
+	bool written = file &&
+		       (replaced || a->st_size != b->st_size || !same_time(a->st_mtim, b->st_mtim));
+	unsigned kinds = 0;
+
+	if (replaced)
+		return 1u << WATCH_REMOVE | (written ? 1u << WATCH_WRITE : 0);
+	if (written)
+		kinds |= 1u << WATCH_WRITE;
+	if (a->st_mode != b->st_mode || a->st_uid != b->st_uid || a->st_gid != b->st_gid ||
+	    (file && !written && !same_time(a->st_ctim, b->st_ctim)))
+		kinds |= 1u << WATCH_CHMOD;
+	return kinds;
+}
+
+/*
+ * Events of this wait may have been lost: answers if the path shows that
+ * something happened which was asked for. Nobody can tell how it came to its
+ * place, so those who wait for nothing but a rename go on waiting.
+ */
+static void look_again(struct waits *ws, struct wait *wt)
+{
+	static const enum watch_kind order[] = { WATCH_CREATE, WATCH_WRITE, WATCH_CHMOD,
+						 WATCH_REMOVE };
+	struct stat st;
+	bool exists = lstat(wt->real, &st) == 0;
+	unsigned kinds = 0;
+
+	if (!exists && errno != ENOENT && errno != ENOTDIR)
+		return; /* it may well be there */
+	if (exists && wt->existed)
+		kinds = differences(&wt->before, &st);
+	else if (exists)
+		kinds = 1u << WATCH_CREATE |
+			(S_ISREG(st.st_mode) && st.st_size > 0 ? 1u << WATCH_WRITE : 0);
+	else if (wt->existed)
+		kinds = 1u << WATCH_REMOVE;
+	kinds &= wt->kinds;
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++) {
+		if (kinds & 1u << order[i]) {
+			wake(ws, wt, order[i], NULL,
+			     S_ISDIR(order[i] == WATCH_REMOVE ? wt->before.st_mode : st.st_mode));
+			return;
+		}
+	}
+}
+
+/* The kernel's queue was full. */
+static void overflow(struct waits *ws)
+{
+	struct wait_dir *d, *next_dir;
+	struct wait *wt, *tmp;
+
+	HASH_ITER (hh, ws->dirs, d, next_dir)
+		DL_FOREACH_SAFE (d->waits, wt, tmp)
+			look_again(ws, wt);
 }
 
 /* The directory is gone: nothing will happen there until the time is over. */
@@ -193,6 +272,8 @@ static void on_readable(struct ev_loop *loop, ev_io *io, int revents)
 		struct wait_dir *d;
 
 		ev = (const void *)(buf + off);
+		if (ev->mask & IN_Q_OVERFLOW)
+			overflow(ws);
 		HASH_FIND_INT(ws->dirs, &ev->wd, d);
 		if (d && ev->len > 0)
 			dispatch(ws, d, ev);
@@ -309,7 +390,6 @@ void watch_wait(struct request *r)
 	char parent[PATH_MAX];
 	unsigned kinds;
 	struct wait *wt;
-	struct stat st;
 	int e;
 
 	if (parse_kinds(&a->event_types, &kinds) < 0) {
@@ -333,9 +413,10 @@ void watch_wait(struct request *r)
 		watch_reply_path_error(r, a->path, -e);
 		return;
 	}
-	if ((kinds & 1u << WATCH_CREATE) && lstat(wt->real, &st) == 0) {
+	wt->existed = lstat(wt->real, &wt->before) == 0;
+	if (wt->existed && (kinds & 1u << WATCH_CREATE)) {
 		wait_leave(wt);
-		reply_event(wt, 0, WATCH_CREATE, NULL, S_ISDIR(st.st_mode));
+		reply_event(wt, 0, WATCH_CREATE, NULL, S_ISDIR(wt->before.st_mode));
 		return;
 	}
 	request_timer(r, (double)a->timeout, on_timeout);

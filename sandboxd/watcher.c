@@ -19,7 +19,6 @@
 #include "log.h"
 
 enum {
-	PENDING_MAX = 10000, /* more are left in the kernel's queue */
 	FLUSH_STEP = 500,    /* events settled per turn of the loop */
 	PAIR_LOOKAHEAD = 64, /* events in which the other half of a rename is looked for */
 	EVENT_MAX = sizeof(struct inotify_event) + NAME_MAX + 1,
@@ -69,7 +68,7 @@ static int real_path(const struct watcher *w, const char *rel, char *out)
 
 bool watcher_choked(const struct watcher *w)
 {
-	return w->pending.count >= PENDING_MAX;
+	return pending_full(&w->pending);
 }
 
 void watcher_timer(struct watcher *w, ev_timer *t, double seconds)
@@ -88,6 +87,8 @@ void watcher_resume(struct watcher *w)
 	if (w->fd < 0 || watcher_choked(w))
 		return;
 	ev_io_start(w->loop, &w->io);
+	if (w->buf_len > 0)
+		ev_feed_event(w->loop, &w->io, EV_READ);
 	if (w->reading || w->queue)
 		watcher_timer(w, &w->step, 0.);
 }
@@ -213,7 +214,7 @@ void watcher_overflow(struct watcher *w)
 	pending_clear(&w->pending);
 	ev_timer_stop(w->loop, &w->flush);
 	w->flush_left = 0;
-	evlog_overflow(&w->log, ++*w->seq);
+	evlog_overflow(&w->log, ++w->shared->seq);
 	watcher_resume(w);
 	w->ops->news(w->ctx);
 }
@@ -424,11 +425,12 @@ static bool handle(struct watcher *w, size_t off, struct inotify_event *ev)
 	return true;
 }
 
+/* Stops early when too much is pending; watcher_resume() goes on. */
 static void process(struct watcher *w)
 {
 	size_t off = 0;
 
-	while (off < w->buf_len) {
+	while (off < w->buf_len && !watcher_choked(w)) {
 		struct inotify_event *ev = (void *)(w->buf + off);
 
 		if (!handle(w, off, ev)) {
@@ -449,9 +451,8 @@ static void on_readable(struct ev_loop *loop, ev_io *io, int revents)
 	struct watcher *w = io->data;
 	ssize_t n = read(w->fd, w->buf + w->buf_len, WATCHER_READ_SIZE - w->buf_len);
 
-	if (n <= 0)
-		return;
-	w->buf_len += (size_t)n;
+	if (n > 0)
+		w->buf_len += (size_t)n;
 	process(w);
 }
 
@@ -472,10 +473,10 @@ static void settle(struct watcher *w, const struct pending_event *p)
 	struct stat st;
 
 	if (!e) {
-		evlog_overflow(&w->log, ++*w->seq);
+		evlog_overflow(&w->log, ++w->shared->seq);
 		return;
 	}
-	e->seq = ++*w->seq;
+	e->seq = ++w->shared->seq;
 	e->kind = p->kind;
 	e->is_dir = p->is_dir;
 	e->timestamp = p->timestamp;
@@ -548,8 +549,9 @@ static void init_events(struct watcher *w)
 	w->io.data = w->flush.data = w->pair.data = w->retry.data = w->step.data = w;
 }
 
-int watcher_new(struct ev_loop *loop, const struct watcher_config *cfg, uint64_t *seq,
-		const struct watcher_ops *ops, void *ctx, struct watcher **ret)
+int watcher_new(struct ev_loop *loop, const struct watcher_config *cfg,
+		struct watcher_shared *shared, const struct watcher_ops *ops, void *ctx,
+		struct watcher **ret)
 {
 	struct watcher *w = calloc(1, sizeof(*w));
 	int r;
@@ -559,7 +561,8 @@ int watcher_new(struct ev_loop *loop, const struct watcher_config *cfg, uint64_t
 	w->loop = loop;
 	w->ops = ops;
 	w->ctx = ctx;
-	w->seq = seq;
+	w->shared = shared;
+	w->log.pool = &shared->log_pool;
 	w->fd = -1;
 	w->recursive = cfg->recursive;
 	w->debounce_s = cfg->debounce_ms / 1000.;

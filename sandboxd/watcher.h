@@ -17,6 +17,12 @@
 
 struct watcher;
 
+/* What all watchers have in common; it must outlive them. */
+struct watcher_shared {
+	uint64_t seq;    /* of the last event */
+	size_t log_pool; /* see struct evlog */
+};
+
 /* Patterns are shell patterns for base names. */
 struct watcher_config {
 	const char *path; /* as this process sees it */
@@ -39,12 +45,12 @@ struct watcher_ops {
 };
 
 /*
- * seq is the counter that all watchers share; it must outlive the watcher.
  * The configuration is copied. Returns 0; -ENOENT and the like when the path
  * cannot be watched; -EMFILE when the kernel has no inotify instance left.
  */
-int watcher_new(struct ev_loop *loop, const struct watcher_config *cfg, uint64_t *seq,
-		const struct watcher_ops *ops, void *ctx, struct watcher **ret) MUST_CHECK;
+int watcher_new(struct ev_loop *loop, const struct watcher_config *cfg,
+		struct watcher_shared *shared, const struct watcher_ops *ops, void *ctx,
+		struct watcher **ret) MUST_CHECK;
 /* Accepts NULL. */
 void watcher_free(struct watcher *w);
 

@@ -30,7 +30,7 @@ struct watcher {
 	struct ev_loop *loop;
 	const struct watcher_ops *ops;
 	void *ctx;
-	uint64_t *seq;
+	struct watcher_shared *shared;
 
 	/* immutable after init */
 	char dir[PATH_MAX]; /* the root, or the directory of the watched file; "" = "/" */

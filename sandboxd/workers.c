@@ -38,9 +38,11 @@ static void *worker_main(void *arg)
 		p->head = w->next;
 		if (!p->head)
 			p->tail = NULL;
-		unlock(&p->lock);
-		w->run(w);
-		lock(&p->lock);
+		if (!p->stopping) {
+			unlock(&p->lock);
+			w->run(w);
+			lock(&p->lock);
+		}
 		w->next = p->finished;
 		p->finished = w;
 		ev_async_send(p->loop, &p->wake);

@@ -13,6 +13,6 @@ struct work {
 };
 
 int workers_new(struct ev_loop *loop, unsigned threads, struct workers **ret);
-/* Lets what is queued finish, calls done() for it, and ends the threads. */
+/* Lets what runs finish, drops what waits, calls done() for both, ends the threads. */
 void workers_free(struct workers *p);
 void workers_submit(struct workers *p, struct work *w);

@@ -37,7 +37,7 @@ build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev lib
 # shellcheck disable=SC2034
 run_packages=(bubblewrap bash)
 # shellcheck disable=SC2034
-test_packages=(libcmocka-dev bats curl jq procps util-linux iproute2 coreutils)
+test_packages=(libcmocka-dev bats curl jq python3 procps util-linux iproute2 coreutils)
 
 # build [DIR [MESON-OPTION…]]: configures DIR (default build) once and compiles.
 build() {

@@ -106,6 +106,42 @@ output_has() {
 	sandboxd_stop
 }
 
+@test "bash: a command that waits keeps the directory it was given" {
+	sandboxd_start --dialect 1.9
+	post sessions/create '{"session_id":"a","exec_dir":"/tmp"}' 200
+	post exec '{"command":"read x; pwd","session_id":"a","async_mode":true}' 200
+	post exec '{"command":"pwd","session_id":"a","async_mode":true}' 200
+	post exec '{"command":"pwd","session_id":"a","async_mode":true,"exec_dir":"/usr"}' 200
+	post exec '{"command":"pwd","session_id":"a","async_mode":true}' 200
+	post write '{"session_id":"a","input":"\n"}' 200
+	wait_until output_has a '.data.stdout == "/tmp\n/tmp\n/usr\n/usr\n"'
+	wait_until output_has a '.data.command.status == "completed"'
+	sandboxd_stop
+}
+
+@test "bash: a command that is refused does not move the session" {
+	sandboxd_start --dialect 1.9
+	post sessions/create '{"session_id":"a","exec_dir":"/tmp"}' 200
+	post exec '{"command":"sleep 60","session_id":"a","async_mode":true}' 200
+	for _ in {1..100}; do
+		post exec '{"command":"true","session_id":"a","async_mode":true}' 200
+	done
+	post exec '{"command":"true","session_id":"a","async_mode":true,"exec_dir":"/usr"}' 429
+	api GET /v1/bash/sessions
+	expect 200 '.data[0].working_dir == "/tmp"'
+	sandboxd_stop
+}
+
+@test "bash: a command that starts with a dash is no option of bash" {
+	sandboxd_start --dialect 1.9
+	for command in --version -x +x --; do
+		post exec "{\"command\":\"$command\"}" 200
+		is '.data | .exit_code == 127 and .stdout == null'
+		is '.data.stderr | test("command not found")'
+	done
+	sandboxd_stop
+}
+
 @test "bash: environment is the sandbox's own plus what the request adds" {
 	SANDBOX_API_KEY=secret THREADFS_X=secret sandboxd_start --dialect 1.9
 	post exec '{"command":"echo $A:$HOME:$USER:$LANG:$TERM","env":{"A":"é x","LANG":"C"}}' 200
@@ -169,6 +205,72 @@ output_has() {
 	sandboxd_stop
 }
 
+@test "bash: a poll does not tear a character apart" {
+	sandboxd_start --dialect 1.9
+	local half='printf \"a\\xc3\"; printf \"\\xe2\\x82\" >&2; touch /tmp/half; read x; '
+	local rest='printf \"\\xa9b\"; printf \"\\xac\" >&2; read y; printf \"\\xf0\\x9f\\x98\"'
+
+	post exec "{\"command\":\"$half$rest\",\"session_id\":\"a\",\"async_mode\":true}" 200
+	post exec '{"command":"until [ -e /tmp/half ]; do :; done","session_id":"b"}' 200
+	wait_until output_has a '.data.stdout == "a"'
+	is '.data | .offset == 1 and .stderr == "" and .stderr_offset == 0'
+	# half a character is no news
+	post output '{"session_id":"a","offset":1,"wait":true,"wait_timeout":0.2}' 200
+	is '.data | .stdout == "" and .offset == 1 and .stderr == ""'
+	# one that asks for the middle of a character gets it
+	post output '{"session_id":"a","offset":1,"stderr_offset":1}' 200
+	is '.data | .stdout == "" and .stderr == "\ufffd" and .stderr_offset == 2'
+	# a command that waits points to where the next poll has to start
+	post exec '{"command":"true","session_id":"a","timeout":0}' 200
+	is '.data | .status == "running" and .stdout == null and .offset == 1 and .stderr_offset == 0'
+	post write '{"session_id":"a","input":"\n"}' 200
+	wait_until output_has a '.data.stdout == "aéb" and .data.stderr == "€"'
+	post output '{"session_id":"a","offset":1}' 200
+	is '.data | .stdout == "éb" and .offset == 4 and .stderr_offset == 3'
+	# what has ended gives everything
+	post write '{"session_id":"a","input":"\n"}' 200
+	wait_until output_has a '.data.command.command == "true"'
+	wait_until output_has a '.data.command.status == "completed"'
+	post output '{"session_id":"a","offset":4}' 200
+	is '.data | (.stdout | test("^\ufffd+$")) and .offset == 7'
+	sandboxd_stop
+}
+
+@test "bash: half a character does not end a long poll, the rest does" {
+	sandboxd_start --dialect 1.9
+	local command='read x; printf \"\\xc3\"; touch /tmp/half; read y; printf \"\\xa9\"; read z'
+
+	post exec "{\"command\":\"$command\",\"session_id\":\"a\",\"async_mode\":true}" 200
+	curl_sb /v1/bash/output -d '{"session_id":"a","wait":true}' >"$T/poll" 3>&- &
+	poll=$!
+	post write '{"session_id":"a","input":"\n"}' 200
+	post exec '{"command":"until [ -e /tmp/half ]; do :; done","session_id":"b"}' 200
+	post output '{"session_id":"a","wait":true,"wait_timeout":0.2}' 200
+	is '.data | .stdout == "" and .offset == 0'
+	kill -0 "$poll"
+	post write '{"session_id":"a","input":"\n"}' 200
+	wait "$poll"
+	jq -e '.data | .stdout == "é" and .offset == 2 and .command.status == "running"' "$T/poll"
+	sandboxd_stop
+}
+
+@test "bash: exec that times out does not tear a character apart" {
+	sandboxd_start --dialect 1.9
+	post exec '{"command":"printf \"a\\xc3\"; read x; printf \"\\xa9b\"","session_id":"a","timeout":0.5}' 200
+	is '.data | .status == "running" and .stdout == "a" and .offset == 1'
+	post write '{"session_id":"a","input":"\n"}' 200
+	post output '{"session_id":"a","offset":1,"wait":true}' 200
+	is '.data | .stdout == "éb" and .offset == 4'
+	# of an ended command everything comes, also while the next one runs
+	post exec '{"command":"printf \"\\xc3\"","session_id":"a"}' 200
+	is '.data | .stdout == "\ufffd" and .offset == 5'
+	post exec '{"command":"sleep 60","session_id":"a","async_mode":true}' 200
+	is '.data.offset == 5'
+	post output '{"session_id":"a","offset":4}' 200
+	is '.data | .stdout == "\ufffd" and .offset == 5'
+	sandboxd_stop
+}
+
 @test "bash: long poll returns on data, on the end and on timeout" {
 	sandboxd_start --dialect 1.9
 	post exec '{"command":"read x; echo $x; read y","session_id":"a","async_mode":true}' 200
@@ -180,6 +282,9 @@ output_has() {
 	post write '{"session_id":"a","input":"hello\n"}' 200
 	wait "$poll"
 	jq -e '.data | .stdout == "hello\n" and .command.status == "running"' "$T/poll"
+	# past the end is the end
+	post output '{"session_id":"a","wait":true,"wait_timeout":0.1,"offset":999}' 200
+	is '.data | .stdout == "" and .offset == 6'
 	curl_sb /v1/bash/output -d '{"session_id":"a","wait":true,"offset":6}' >"$T/poll" 3>&- &
 	poll=$!
 	post write "{\"session_id\":\"a\",\"command_id\":\"$id\",\"input\":\"\\n\"}" 200
@@ -257,6 +362,32 @@ output_has() {
 	done
 	post exec '{"command":"echo still here","session_id":"a"}' 200
 	is '.data.stdout == "still here\n"'
+	sandboxd_stop
+}
+
+# starts_as NUMBER: session b's command gets that process id, which must be free.
+starts_as() {
+	api POST /v1/bash/sessions/b/close ''
+	nsenter --target "$inner" --pid sh -c "echo $(($1 - 1)) >/proc/sys/kernel/ns_last_pid"
+	post exec '{"command":"echo $$; exec sleep 60","session_id":"b","async_mode":true}' 200
+	post output '{"session_id":"b","wait":true}' 200
+	is ".data.stdout == \"$1\\n\"" 2>/dev/null
+}
+
+@test "bash: closing a session spares a command that got an old group's number" {
+	[ "$EUID" = 0 ] || skip "needs root to choose a process id"
+	[ -w /proc/sys/kernel/ns_last_pid ] || skip "the kernel cannot choose process ids"
+	sandboxd_start --dialect 1.9
+	inner=$(pgrep -P "$(pgrep -P "$SANDBOXD_PID")")
+	post exec '{"command":"setsid sleep 60 & echo $$","session_id":"a"}' 200
+	wait_until starts_as "$(j '.data.stdout | rtrimstr("\n")')"
+	post sessions/a/close '' 200
+	post output '{"session_id":"b","wait":true,"wait_timeout":0.3,"offset":100}' 200
+	is '.data.command | .status == "running" and .exit_code == null'
+	# the group of one that did not leave it still ends
+	post exec '{"command":"sleep 77 & true","session_id":"c"}' 200
+	post sessions/c/close '' 200
+	post exec '{"command":"until ! pgrep -f \"sleep 7[7]\"; do :; done","session_id":"d"}' 200
 	sandboxd_stop
 }
 
@@ -379,6 +510,14 @@ bomb_is_over() {
 	is '.data.stdout == "100\n1024\n262144\n0\n"'
 	post exec '{"command":"head -c 2M /dev/zero > /tmp/big; stat -c %s /tmp/big"}' 200
 	is '.data.stdout == "1048576\n"'
+	sandboxd_stop
+}
+
+@test "bash: commands go before the server when memory runs out" {
+	sandboxd_start --dialect 1.9 --isolation none
+	post exec '{"command":"cat /proc/$$/oom_score_adj"}' 200
+	is '.data.stdout == "1000\n"'
+	refute grep -qx 1000 "/proc/$SANDBOXD_PID/oom_score_adj"
 	sandboxd_stop
 }
 

@@ -388,6 +388,21 @@ bad() {
 	done
 }
 
+@test "write keeps the owner of a file that others may write" {
+	local d before
+	[ "$(id -u)" = 0 ] || skip "only root gives files away"
+	for d in 1.0 1.9 aiod; do
+		use $d
+		echo longer than new >"$D/t"; chmod 0666 "$D/t"; chown 12345:12346 "$D/t"
+		before=$(stat -c '%i %u %g %a' "$D/t")
+		ok write file "$P/t" content new
+		[ "$(cat "$D/t")" = new ]; [ "$(stat -c '%i %u %g %a' "$D/t")" = "$before" ]
+		ok replace file "$P/t" old_str e new_str ee
+		[ "$(cat "$D/t")" = neew ]; [ "$(stat -c '%i %u %g %a' "$D/t")" = "$before" ]
+		[ -z "$(find "$D" -name '.aiod*')" ]
+	done
+}
+
 @test "write errors are exact and leave nothing behind" {
 	local d
 	for d in 1.0 1.9 aiod; do
@@ -488,6 +503,65 @@ bad() {
 		bad 400 search file "$P/t" regex '(x+x+)+y'; j '.message | contains("too complex")'
 		[ $d = 1.0 ] || bad 400 grep path "$P" pattern '(x+x+)+y'
 	done
+}
+
+# slow_lines N: N lines in which every start of $SLOW costs the rest of the line
+SLOW='[a-z0-9]+[.][a-z]{2,}|[A-Z]{3}\d'
+slow_lines() {
+	local i
+
+	for ((i = 0; i < $1; i++)); do
+		head -c 900000 /dev/zero | tr '\0' a
+		echo
+	done
+}
+
+@test "search and grep: a long line is given up" {
+	use 1.9
+	slow_lines 1 >"$D/t"
+	CURL_MAX_TIME=20
+	bad 400 search file "$P/t" regex "$SLOW"
+	j '.message | contains("too complex")'
+	bad 400 grep path "$P/t" pattern "$SLOW"
+	bad 400 grep path "$P" pattern "$SLOW" multiline :true
+}
+
+@test "search and grep end when their clients have gone" {
+	local i pids=()
+
+	use 1.9
+	slow_lines 20 >"$D/t"
+	for i in grep search grep search; do
+		if [ $i = grep ]; then
+			i=$(req path "$P" pattern "$SLOW" max_file_size 64M multiline :true)
+			i="/v1/file/grep $i"
+		else
+			i="/v1/file/search $(req file "$P/t" regex "$SLOW")"
+		fi
+		curl_sb "${i%% *}" --max-time 0.5 -H 'Content-Type: application/json' -d "${i#* }" \
+			>/dev/null 2>&1 3>&- &
+		pids+=($!)
+	done
+	for i in "${pids[@]}"; do
+		wait "$i" || [ $? = 28 ]
+	done
+	CURL_MAX_TIME=3
+	ok list path "$P"
+}
+
+@test "search and grep end when the server stops" {
+	local client
+
+	SANDBOXD_NAME=own sandboxd_start --dialect 1.9 --isolation none
+	slow_lines 20 >"$DATA/t"
+	api POST /v1/file/grep "$(req path "$DATA" pattern "$SLOW" max_file_size 64M)" \
+		>/dev/null 2>&1 3>&- &
+	client=$!
+	# 0.2 s of work: it searches
+	at_work() { [ "$(awk '{ print $14 }' "/proc/$SANDBOXD_PID/stat")" -ge 20 ]; }
+	wait_until at_work
+	sandboxd_stop
+	wait "$client" || true
 }
 
 # ---- find, glob, grep ----
@@ -600,6 +674,46 @@ bad() {
 		err 2 ENOENT grep path "$P/none" pattern n
 		j '.data | .operation == "grep" and .error_type == "not_found"'
 	done
+}
+
+@test "grep: what costs too much is left out, and the rest found" {
+	local d
+	for d in 1.9 aiod; do
+		use $d
+		printf '%s\nxxy\n' "$(printf 'x%.0s' {1..60}).y" | tee "$D/a" "$D/b" >/dev/null
+		printf 'xxxy\n' >"$D/c"
+		ok grep path "$P" pattern '(x+x+)+y'
+		j '.data.truncated and .data.files_searched == 3'
+		j --arg p "$P" '[.data.matches[] | "\(.file | ltrimstr($p)):\(.line_number)"] | sort == ["/a:2", "/b:2", "/c:1"]'
+		ok grep path "$P" pattern '(x+x+)+y' multiline :true
+		j --arg f "$P/c" '.data.truncated and ([.data.matches[].file] == [$f])'
+	done
+}
+
+@test "grep: text that is not UTF-8" {
+	local d m
+	for d in 1.9 aiod; do
+		use $d
+		printf '\xff\xfe\na\xe9b \xc3\xa9\nend\n' >"$D/t"
+		for m in false true; do
+			ok grep path "$P" pattern 'a.b \w$' multiline ":$m"
+			j '.data.matches | length == 1 and .[0].line_number == 2 and .[0].line_content == "a\ufffdb é"'
+			ok grep path "$P" pattern '^end' multiline ":$m"
+			j '[.data.matches[].line_number] == [3]'
+		done
+	done
+}
+
+@test "grep: many matches in one text take no time" {
+	use 1.9
+	yes x | head -c 1000000 >"$D/valid"
+	{ cat "$D/valid"; printf '\xff'; } >"$D/latin"
+	# shellcheck disable=SC2034 # for curl_sb
+	CURL_MAX_TIME=3
+	ok grep path "$P/valid" pattern x multiline :true max_results :10000
+	j '.data | .match_count == 10000 and .truncated and .matches[9999].line_number == 10000'
+	ok grep path "$P/latin" pattern x multiline :true max_file_size 2M offset :20000
+	j '.data.match_count == 500 and .data.matches[0].line_number == 20001'
 }
 
 # ---- what only the daemon has ----

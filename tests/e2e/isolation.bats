@@ -522,6 +522,20 @@ sigterm_body() {
 	done
 }
 
+@test "signals that were ignored or blocked when it was started do not matter" {
+	local ignoring="$T/ignoring"
+	printf '#!/bin/bash\ntrap "" CHLD TERM\nexec "%s" "$@"\n' "$SANDBOXD" >"$ignoring"
+	chmod +x "$ignoring"
+	SANDBOXD=$ignoring sandboxd_start
+	bash_exec 'echo hi'
+	[ "$STDOUT" = hi ]
+	sandboxd_stop
+	SANDBOXD=$ignoring SANDBOXD_NAME=n sandboxd_start --isolation none
+	bash_exec 'echo hi'
+	[ "$STDOUT" = hi ]
+	sandboxd_stop
+}
+
 @test "kill -9 of the supervisor leaves no process" {
 	local as
 

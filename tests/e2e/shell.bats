@@ -166,6 +166,59 @@ idle() {
 	sandboxd_stop
 }
 
+# next_works: the session takes another command.
+next_works() {
+	in_s 'echo next'
+	gives completed 0 next
+}
+
+@test "a command that breaks the loop ends, runs once, and the next one works" {
+	local cmd
+
+	sandboxd_start
+	named s
+	for cmd in 'builtin() { :; }' 'unset() { :; }' 'eval() { :; }' 'kill() { :; }'; do
+		in_s "$cmd; echo x >>/tmp/once"
+		gives completed 0 ''
+		next_works
+		in_s 'wc -l </tmp/once; rm /tmp/once'
+		gives completed 0 1
+	done
+	for cmd in 'enable -n printf' 'enable -n read' '__sbx_n=7777' 'unset ${!__sbx_*}' \
+		'readonly __sbx_n __sbx_s __sbx' 'declare -i __sbx' 'readonly __sbx_d'; do
+		stops_at 2 in_s "$cmd"
+		gives terminated 137 ''
+		next_works
+	done
+	# These only the server can notice.
+	for cmd in 'shopt -s extdebug; trap false DEBUG' 'PROMPT_COMMAND=; unset __sbx_pc; break 9' \
+		'builtin() { :; }; unset() { :; }; readonly -f builtin unset' '__sbx_n=0'; do
+		stops_at 15 in_s "$cmd; echo x >>/tmp/once"
+		expect 200 '.data.status | IN("terminated", "completed")'
+		stops_at 15 next_works
+	done
+	in_s 'wc -l </tmp/once'
+	gives completed 0 2
+	stops_at 6 in_s 'kill -STOP $$; echo on'
+	gives completed 0 on
+	next_works
+	in_s ''
+	gives completed 0 ''
+	sandboxd_stop
+}
+
+@test "a long command is not mistaken for a broken loop" {
+	sandboxd_start
+	named s
+	in_s 'trap "sleep 3.6; echo bye" EXIT; (exec -a x sleep 0); cat <(sleep 3.6; echo late); exit 3'
+	gives completed 3 $'late\nbye'
+	in_s 'for ((e = SECONDS + 4; SECONDS < e;)); do :; done; echo spun'
+	gives completed 0 spun
+	in_s 'exec sleep 3.6'
+	gives completed 0 ''
+	sandboxd_stop
+}
+
 @test "a command that ends bash has an exit code, and the next gets a new one" {
 	local dir=/tmp/here
 
@@ -482,6 +535,11 @@ sse() {
 	[ "$(cat "$T/sse")" = $': connected\n\ndata: {"error":"/nope No such file or directory"}' ]
 	sse /v1/shell/exec '{"id":"s","command":"seq 300000","async_mode":true}'
 	[ "$(sed -n 's/^data: //p' "$T/sse" | jq -j '.output // ""')" = "$(seq 300000)" ]
+	sse /v1/shell/exec '{"id":"s","command":"seq 300000; echo ä; echo","truncate":false}'
+	[ "$(sed -n 's/^data: //p' "$T/sse" | jq -j '.output // ""'; echo .)" = "$(seq 300000)"$'\nä.' ]
+	sse /v1/shell/exec '{"id":"s","command":"seq 300000"}'
+	[ "$(grep -c '"output"' "$T/sse")" = 1 ]
+	[ "$(sed -n 's/^data: //p' "$T/sse" | jq -j '.output // ""' | wc -c)" -le 30000 ]
 
 	in_s 'echo seen'
 	sse /v1/shell/view '{"id":"s"}'
@@ -492,5 +550,58 @@ sse() {
 	[ "$(tail -n 2 "$T/sse" | head -n 1)" = "$end" ]
 	api POST /v1/shell/view '{"id":"none"}' -H 'Accept: text/event-stream'
 	expect 404
+	sandboxd_stop
+}
+
+# unread_streams COUNT JSON: that many exec streams whose clients never read. Says
+# when all have ended their command, and holds them until its stdin ends.
+unread_streams() {
+	python3 -c 'import socket, sys
+held = []
+for i in range(int(sys.argv[2])):
+	s = socket.socket(socket.AF_UNIX)
+	s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+	s.connect(sys.argv[1])
+	body = sys.argv[3].encode()
+	s.sendall(b"POST /v1/shell/exec HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
+		b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+	# Until the first output: the command has ended then.
+	got = b""
+	while b"data: " not in got:
+		got += s.recv(256)
+	held.append(s)
+print("held", flush=True)
+sys.stdin.read()' "$SOCK" "$@"
+}
+
+# rss_kib: of the server, the only child of the bwrap around it.
+rss_kib() {
+	ps -o rss= -p "$(pgrep -P "$(pgrep -P "$SANDBOXD_PID")")" | tr -d ' '
+}
+
+@test "streams nobody reads do not hold their commands' outputs" {
+	local before id n=0
+
+	# A sanitizer keeps freed memory for a while.
+	export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=1
+	sandboxd_start
+	named s
+	next_works
+	before=$(rss_kib)
+	# In one session, and each in its own.
+	for id in '"id":"s",' ''; do
+		mkfifo "$T/hold$((++n))"
+		unread_streams 20 "{$id"'"command":"head -c 9M /dev/zero | tr \\\\0 x","truncate":false}' \
+			<"$T/hold$n" >"$T/held$n" 2>&1 3>&- &
+		exec {hold}>"$T/hold$n"
+		wait_for 60 grep -q held "$T/held$n"
+		sh_exec 'echo next'
+		gives completed 0 next
+		echo "$id: from $before to $(rss_kib) KiB"
+		# 64 MiB of old outputs and the latest of up to 10 sessions.
+		[ $(($(rss_kib) - before)) -lt 300000 ]
+		exec {hold}>&-
+		wait $!
+	done
 	sandboxd_stop
 }

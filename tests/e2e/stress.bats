@@ -73,12 +73,60 @@ server_fds() {
 	sandboxd_stop
 }
 
-@test "more connections than allowed: idle ones make room" {
-	sandboxd_start --max-connections 100
-	"$MIXLOAD" idle --socket "$SOCK" --connections 85 --seconds 1
-	api GET /v1/sandbox
-	expect 200
+@test "more connections than allowed, again and again: others are served after" {
+	local i
+	sandboxd_start --max-connections 40
+	for i in 1 2 3; do
+		"$MIXLOAD" idle --socket "$SOCK" --connections 35 --seconds 1
+		# keep-alive clients that use every place there is, then go
+		for _ in {1..50}; do
+			curl_sb /v1/sandbox --max-time 3 -o /dev/null -s 2>/dev/null &
+		done
+		wait_clients
+		CURL_MAX_TIME=5 api GET /v1/sandbox
+		expect 200
+	done
 	sandboxd_stop
+}
+
+@test "bodies that drip into every place there is make room for others" {
+	local i
+	sandboxd_start --listen 127.0.0.1:0 --max-connections 40
+	CURL_TARGET=http://$(grep -o '127.0.0.1:[0-9]*' "$SANDBOXD_OUT")
+	for i in {1..40}; do
+		bash -c 'exec 5<>"/dev/tcp/127.0.0.1/$1"; printf "POST /v1/file/list HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{" >&5; cat <&5' \
+			_ "${CURL_TARGET##*:}" >/dev/null 2>&1 3>&- &
+	done
+	CURL_MAX_TIME=30 api GET /v1/sandbox
+	expect 200
+	wait_clients
+	sandboxd_stop
+}
+
+@test "a client that leaves after sending a byte too many is noticed" {
+	local before
+	sandboxd_start --listen 127.0.0.1:0
+	CURL_TARGET=http://$(grep -o '127.0.0.1:[0-9]*' "$SANDBOXD_OUT")
+	api POST /v1/bash/sessions/create '{"session_id":"s"}'
+	before=$(server_fds)
+	for _ in {1..10}; do
+		bash -c 'exec 5<>"/dev/tcp/127.0.0.1/$1"; b="{\"session_id\":\"s\",\"wait\":true,\"wait_timeout\":1000}"
+			printf "POST /v1/bash/output HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" "${#b}" "$b" >&5
+			sleep 0.3; printf "\r\n" >&5; sleep 0.3' _ "${CURL_TARGET##*:}" 3>&- &
+	done
+	wait_clients
+	wait_until bash -c "$(declare -f tree server_fds); SANDBOXD_PID=$SANDBOXD_PID; [ \$(server_fds) -le $((before + 2)) ]"
+	sandboxd_stop
+}
+
+@test "SIGTERM does not wait for file operations under way" {
+	sandboxd_start --isolation none
+	for _ in {1..12}; do
+		curl_sb /v1/file/grep -d '{"path":"/usr","pattern":"[a-z]+q[0-9]zz","max_file_size":"50M"}' -o /dev/null 2>/dev/null &
+	done
+	wait_until bash -c "$(declare -f tree server_fds); SANDBOXD_PID=$SANDBOXD_PID; [ \$(server_fds) -ge 15 ]"
+	sandboxd_stop
+	wait_clients
 }
 
 @test "a command that writes 10 GiB of output: bounded memory, others are answered" {
@@ -133,7 +181,7 @@ server_fds() {
 	done
 	wait_clients
 	wait_until bash -c "$(declare -f tree server_fds); SANDBOXD_PID=$SANDBOXD_PID; [ \$(server_fds) -le $((before + 3)) ]"
-	[ -z "$(find "$DATA" -name '.aiod-upload-*')" ]
+	[ -z "$(find "$DATA" -name ".aiod-*")" ]
 	sandboxd_stop
 }
 

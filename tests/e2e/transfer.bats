@@ -7,14 +7,19 @@ load ../lib/sandboxd
 setup() {
 	sandboxd_setup
 	HELPER_PIDS=()
+	MOUNTS=()
 }
 
 teardown() {
-	local pid
+	local pid i
 
 	for pid in "${HELPER_PIDS[@]}"; do
 		kill -KILL "$pid" 2>/dev/null || true
 		wait "$pid" 2>/dev/null || true
+	done
+	# A mount may sit on another.
+	for ((i = ${#MOUNTS[@]} - 1; i >= 0; i--)); do
+		umount "${MOUNTS[i]}" || return
 	done
 	sandboxd_teardown
 }
@@ -69,6 +74,48 @@ raw_form() {
 
 no_parts() {
 	[ -z "$(find "$DATA" -name '.aiod*')" ]
+}
+
+# find_server: sets SERVER_PID to the innermost process, which serves.
+find_server() {
+	local next
+
+	SERVER_PID=$SANDBOXD_PID
+	while next=$(pgrep -o -P "$SERVER_PID"); do
+		SERVER_PID=$next
+	done
+}
+
+# staged_size: of the nameless files that the server has open, one a line.
+staged_size() {
+	find "/proc/$SERVER_PID/fd" -lname '*/#* (deleted)' -exec stat -L -c %s {} +
+}
+
+staged_grows() {
+	staged_size | grep -q '[1-9]'
+}
+
+nothing_staged() {
+	[ -z "$(staged_size)" ]
+}
+
+# slow_upload CURL ARGS…: in the background; returns when some of it is there. Sets CURL_PID.
+slow_upload() {
+	[ -e "$T/big" ] || truncate -s 200M "$T/big"
+	curl -sS --unix-socket "$SOCK" --limit-rate 20M "$@" "http://localhost$UP" >"$T/curl.out" 2>&1 3>&- &
+	CURL_PID=$!
+	HELPER_PIDS+=("$CURL_PID")
+	find_server
+	wait_until staged_grows
+}
+
+# put HOW FILE PATH: stores FILE by an upload (path first or last) or a write.
+put() {
+	case $1 in
+	first) upload -F path="$3" -F file=@"$2" ;;
+	last) upload -F file=@"$2" -F path="$3" ;;
+	write) api POST /v1/file/write "$(jq -Rs --arg p "$3" '{file: $p, content: .}' "$2")" ;;
+	esac
 }
 
 # stalled PATH: a download whose client stops reading after the first bytes.
@@ -260,27 +307,29 @@ drain() {
 }
 
 @test "If-Range keeps a range only for the same file" {
-	local etag date
+	local d etag date
 
-	start aiod
-	echo 0123456789 >"$DATA/f"
-	get "$DL/f"
-	etag=$(header etag) date=$(header last-modified)
-	get "$DL/f" -H 'Range: bytes=1-2' -H "If-Range: $etag"
-	[ "$HTTP" = 206 ]
-	get "$DL/f" -H 'Range: bytes=1-2' -H "If-Range: $date"
-	[ "$HTTP" = 206 ]
-	get "$DL/f" -H 'Range: bytes=1-2' -H 'If-Range: "else"'
-	[ "$HTTP" = 200 ]
-	echo abcdefghij >"$DATA/f"
-	touch -d '2001-02-03 04:05:06 UTC' "$DATA/f"
-	get "$DL/f" -H 'Range: bytes=1-2' -H "If-Range: $etag"
-	[ "$HTTP" = 200 ]
-	get "$DL/f" -H 'Range: bytes=1-2' -H "If-Range: $date"
-	[ "$HTTP" = 200 ]
-	[ "$BODY" = abcdefghij ]
-	[ "$(header last-modified)" = 'Sat, 03 Feb 2001 04:05:06 GMT' ]
-	sandboxd_stop
+	for d in 1.9 aiod; do
+		start "$d"
+		echo 0123456789 >"$DATA/f"
+		get "$DL/f"
+		etag=$(header etag) date=$(header last-modified)
+		get "$DL/f" -H 'Range: bytes=1-2' -H "If-Range: $etag"
+		[ "$HTTP" = 206 ]
+		get "$DL/f" -H 'Range: bytes=1-2' -H "If-Range: $date"
+		[ "$HTTP" = 206 ]
+		get "$DL/f" -H 'Range: bytes=1-2' -H 'If-Range: "else"'
+		[ "$HTTP" = 200 ]
+		echo abcdefghij >"$DATA/f"
+		touch -d '2001-02-03 04:05:06 UTC' "$DATA/f"
+		get "$DL/f" -H 'Range: bytes=1-2' -H "If-Range: $etag"
+		[ "$HTTP" = 200 ]
+		get "$DL/f" -H 'Range: bytes=1-2' -H "If-Range: $date"
+		[ "$HTTP" = 200 ]
+		[ "$BODY" = abcdefghij ]
+		[ "$(header last-modified)" = 'Sat, 03 Feb 2001 04:05:06 GMT' ]
+		sandboxd_stop
+	done
 }
 
 @test "HEAD describes a file in aiod; 405 in 1.x" {
@@ -378,19 +427,24 @@ drain() {
 }
 
 @test "a small file that changes while it is read with abort answers 409" {
-	start 1.9
-	truncate -s 50000 "$DATA/f"
-	perl -e 'open(my $f, "+<", $ARGV[0]) or die; while (1) { truncate($f, 40000); truncate($f, 50000) }' \
-		"$DATA/f" 3>&- &
-	HELPER_PIDS+=($!)
+	local d
+
 	changed() {
 		api GET "$DL/f&change_policy=abort"
 		[ "$HTTP" = 409 ]
 	}
-	wait_until changed
-	j --arg p "$D/f" '.success == false and .message == "File changed before download started"
-		and .data == {path: $p, change_policy: "abort", phase: "before_start"} and has("hint")'
-	sandboxd_stop
+	for d in 1.9 aiod; do
+		start "$d"
+		truncate -s 50000 "$DATA/f"
+		perl -e 'open(my $f, "+<", $ARGV[0]) or die; while (1) { truncate($f, 40000); truncate($f, 50000) }' \
+			"$DATA/f" 3>&- &
+		HELPER_PIDS+=($!)
+		wait_until changed
+		j --arg p "$D/f" '.success == false and .message == "File changed before download started"
+			and .data == {path: $p, change_policy: "abort", phase: "before_start"} and has("hint")'
+		kill -KILL "${HELPER_PIDS[-1]}"
+		sandboxd_stop
+	done
 }
 
 @test "clients that leave during downloads leave no descriptor behind" {
@@ -615,45 +669,204 @@ drain() {
 }
 
 @test "upload: a client that leaves in the middle leaves nothing behind in aiod" {
+	local how
+
 	start aiod
-	echo old >"$DATA/f"
-	truncate -s 200M "$T/big"
-	curl -sS --unix-socket "$SOCK" --limit-rate 20M -F path="$D/f" -F file=@"$T/big" "http://localhost$UP" \
-		2>/dev/null 3>&- &
-	HELPER_PIDS+=($!)
-	part_grows() {
-		[ -n "$(find "$DATA" -name '.aiod-upload-*.part' -size +0)" ]
-	}
-	wait_until part_grows
-	[ "$(cat "$DATA/f")" = old ]
-	kill -KILL "${HELPER_PIDS[0]}"
-	wait_until no_parts
-	[ "$(cat "$DATA/f")" = old ]
+	mkdir "$DATA/dir"
+	echo old >"$DATA/dir/f"
+	for how in first last; do
+		case $how in
+		first) slow_upload -F path="$D/dir/f" -F file=@"$T/big" ;;
+		last) slow_upload -F file=@"$T/big" -F path="$D/dir/f" ;;
+		esac
+		[ "$(ls -A "$DATA/dir")" = f ]
+		kill -KILL "$CURL_PID"
+		wait_until nothing_staged
+		[ "$(ls -A "$DATA/dir")" = f ]
+		[ "$(cat "$DATA/dir/f")" = old ]
+	done
+	no_parts
 	sandboxd_stop
 }
 
-@test "upload: a file over the limit and a full disk are errors, and the server lives on" {
-	start 1.9 --max-file-size 1M --tmp-size 4M
+@test "upload: a server that is killed in the middle leaves nothing behind in aiod" {
+	local isolation victim
+
+	for isolation in bwrap none; do
+		for victim in server supervisor; do
+			start aiod --isolation "$isolation"
+			rm -rf "$DATA/dir"
+			mkdir "$DATA/dir"
+			echo old >"$DATA/dir/f"
+			slow_upload -F path="$D/dir/f" -F file=@"$T/big"
+			case $victim in
+			server) kill -KILL "$SERVER_PID" ;;
+			supervisor) kill -KILL "$SANDBOXD_PID" ;;
+			esac
+			wait_until pid_gone "$SERVER_PID"
+			wait_until pid_gone "$SANDBOXD_PID"
+			[ "$(ls -A "$DATA/dir")" = f ]
+			[ "$(cat "$DATA/dir/f")" = old ]
+			no_parts
+		done
+	done
+}
+
+@test "upload and write keep owner and mode; in place where a rename could not" {
+	local how before
+
+	[ "$(id -u)" = 0 ] || skip "only root gives files away"
+	start aiod
+	for how in first last write; do
+		mkdir "$DATA/$how" "$DATA/$how/closed"
+		echo old >"$DATA/$how/mine"
+		chmod 6751 "$DATA/$how/mine"
+		echo old >"$DATA/$how/foreign"
+		chmod 666 "$DATA/$how/foreign"
+		chown 12345:12346 "$DATA/$how/foreign"
+		echo old >"$DATA/$how/closed/f"
+		chmod 555 "$DATA/$how/closed"
+		echo "new $how" >"$T/f"
+
+		before=$(stat -c %i "$DATA/$how/mine")
+		put "$how" "$T/f" "$D/$how/mine"
+		expect 200 .success
+		cmp "$T/f" "$DATA/$how/mine"
+		[ "$(stat -c %a "$DATA/$how/mine")" = 6751 ]
+		[ "$(stat -c %i "$DATA/$how/mine")" != "$before" ]
+
+		before=$(stat -c '%i %u %g %a' "$DATA/$how/foreign")
+		put "$how" "$T/f" "$D/$how/foreign"
+		expect 200 .success
+		cmp "$T/f" "$DATA/$how/foreign"
+		[ "$(stat -c '%i %u %g %a' "$DATA/$how/foreign")" = "$before" ]
+
+		before=$(stat -c %i "$DATA/$how/closed/f")
+		put "$how" "$T/f" "$D/$how/closed/f"
+		expect 200 .success
+		cmp "$T/f" "$DATA/$how/closed/f"
+		[ "$(stat -c %i "$DATA/$how/closed/f")" = "$before" ]
+	done
+	no_parts
+	sandboxd_stop
+}
+
+@test "upload and write onto a file that is a mount go into the file mounted" {
+	local how
+
+	mkdir -p "$T/saiod.data/ro"
+	touch "$T/a" "$T/b" "$T/saiod.data/f" "$T/saiod.data/ro/f"
+	mount --bind "$T/a" "$T/saiod.data/f" || skip "no mounts here"
+	MOUNTS+=("$T/saiod.data/f")
+	mount --bind "$T/saiod.data/ro" "$T/saiod.data/ro"
+	MOUNTS+=("$T/saiod.data/ro")
+	mount -o remount,bind,ro "$T/saiod.data/ro"
+	mount --bind "$T/b" "$T/saiod.data/ro/f"
+	MOUNTS+=("$T/saiod.data/ro/f")
+	start aiod
+	for how in first last write; do
+		echo "new $how" >"$T/new"
+		seq 1000 | tee "$T/a" >"$T/b"
+		put "$how" "$T/new" "$D/f"
+		expect 200 .success
+		cmp "$T/new" "$T/a"
+		put "$how" "$T/new" "$D/ro/f"
+		expect 200 .success
+		cmp "$T/new" "$T/b"
+		put "$how" "$T/new" "$D/ro/g"
+		expect 200 '.success == false and .data.errno_name == "EROFS"'
+	done
+	no_parts
+	sandboxd_stop
+}
+
+@test "upload of 8 MiB: chunked, and without Expect, over the socket and over TCP" {
+	local d
+
+	head -c 8388608 /dev/urandom >"$T/f"
+	send_all() {
+		upload -H 'Transfer-Encoding: chunked' -F path="$D/chunked" -F file=@"$T/f"
+		expect 200 '.data.file_size == 8388608'
+		cmp "$T/f" "$DATA/chunked"
+		upload -H 'Transfer-Encoding: chunked' -H 'Expect:' -F file=@"$T/f" -F path="$D/last"
+		expect 200 '.data.file_size == 8388608'
+		cmp "$T/f" "$DATA/last"
+		upload -H 'Expect:' -F path="$D/plain" -F file=@"$T/f"
+		expect 200 '.data.file_size == 8388608'
+		cmp "$T/f" "$DATA/plain"
+		rm "$DATA/chunked" "$DATA/last" "$DATA/plain"
+	}
+	for d in 1.0 1.9 aiod; do
+		start "$d"
+		send_all
+		no_parts
+		sandboxd_stop
+		start "$d" --listen 127.0.0.1:0
+		# shellcheck disable=SC2034 # for curl_sb
+		CURL_TARGET=http://$(grep -o '127.0.0.1:[0-9]*' "$SANDBOXD_OUT")
+		send_all
+		sandboxd_stop
+		unset CURL_TARGET
+	done
+}
+
+@test "upload: a file over the limit is EFBIG for the path given, also when that comes last" {
+	local d how
+
 	head -c 1048576 /dev/zero >"$T/fits"
 	head -c 1048577 /dev/zero >"$T/over"
+	for d in 1.0 1.9 aiod; do
+		start "$d" --max-file-size 1M
+		for how in first last; do
+			put $how "$T/fits" "$D/$how.fits"
+			expect 200 .success
+			put $how "$T/over" "$D/$how"
+			case $d in
+			1.0) expect 500 ".success == false and .message == \"Failed to upload file: [Errno 27] File too large: '$D/$how'\"" ;;
+			*) expect 200 ".success == false and .data.errno_name == \"EFBIG\" and .data.path == \"$D/$how\"" ;;
+			esac
+		done
+		[ "$d" != aiod ] || [ ! -e "$DATA/first" ]
+		[ ! -e "$DATA/last" ]
+		no_parts
+		sandboxd_stop
+	done
+}
+
+@test "upload to a full disk is an error, the old file of aiod stays, and the server lives on" {
+	local d how
+
+	head -c 1048576 /dev/zero >"$T/fits"
 	truncate -s 6M "$T/six"
-	upload -F path="$D/f" -F file=@"$T/fits"
-	[ "$HTTP" = 200 ]
-	j '.success'
-	upload -F path="$D/f" -F file=@"$T/over"
-	[ "$HTTP" = 200 ]
-	j '.data.errno_name == "EFBIG"'
-	sandboxd_stop
-	start aiod --tmp-size 4M
-	upload -F path=/tmp/f -F file=@"$T/six"
-	j '.data.error_type == "no_space_left"'
-	upload -F file=@"$T/six" -F path=/tmp/f
-	j '.data.error_type == "no_space_left"'
-	api GET '/v1/file/download?path=/tmp/f'
-	[ "$HTTP" = 404 ]
-	upload -F path=/tmp/g -F file=@"$T/fits"
-	j '.success'
-	upload -F path=/tmp/h -F file=@"$T/fits"
-	j '.success'
-	sandboxd_stop
+	echo old >"$T/old"
+	for d in 1.0 1.9 aiod; do
+		start "$d" --tmp-size 4M
+		for how in first last; do
+			put write "$T/old" /tmp/f
+			expect 200 .success
+			put $how "$T/six" /tmp/f
+			case $d in
+			1.0) expect 500 ".success == false and .message == \"Failed to upload file: [Errno 28] No space left on device: '/tmp/f'\"" ;;
+			*) expect 200 '.success == false and .data.error_type == "no_space_left" and .data.path == "/tmp/f"' ;;
+			esac
+			get '/v1/file/download?path=/tmp/f'
+			[ "$HTTP" = 200 ]
+			[ "$d" != aiod ] || cmp "$T/old" "$T/got"
+			put $how "$T/six" "/tmp/new.$how"
+			[ "$d" != aiod ] || {
+				api GET "/v1/file/download?path=/tmp/new.$how"
+				expect 404
+			}
+			# In place, 1.x has filled the disk.
+			put write /dev/null /tmp/f
+			expect 200 .success
+			put write /dev/null "/tmp/new.$how"
+			expect 200 .success
+			put $how "$T/fits" /tmp/g
+			expect 200 .success
+		done
+		api POST /v1/file/list '{"path":"/tmp"}'
+		expect 200 '[.data.files[].name] == ["f", "g", "new.first", "new.last"]'
+		sandboxd_stop
+	done
 }

@@ -47,6 +47,7 @@ static void end(struct pending *p)
 {
 	assert_null(pending_pop(p));
 	assert_int_equal(p->count, 0);
+	assert_int_equal(p->bytes, 0);
 	assert_null(p->by_path);
 }
 
@@ -197,6 +198,46 @@ static void test_clear(void **state)
 	end(&p);
 }
 
+static void fill_path(char *path, size_t size, unsigned n)
+{
+	memset(path, 'x', size - 1);
+	path[size - 1] = '\0';
+	path[snprintf(path, size, "%u", n)] = '/';
+}
+
+static void test_pending_has_limits(void **state)
+{
+	struct pending p = { 0 };
+	char path[4000], old[4000];
+	unsigned n = 0;
+	size_t bytes;
+
+	for (n = 0; !pending_full(&p); n++) {
+		snprintf(path, sizeof(path), "%u", n);
+		add(&p, WATCH_CREATE, path);
+	}
+	assert_int_equal(n, PENDING_MAX_EVENTS);
+	free(pending_pop(&p));
+	assert_false(pending_full(&p));
+	pending_clear(&p);
+	end(&p);
+
+	for (n = 0; !pending_full(&p); n++) {
+		fill_path(path, sizeof(path), n);
+		fill_path(old, sizeof(old), n + 100000);
+		move(&p, old, path, false);
+	}
+	assert_in_range(n, 200, 300);
+	assert_in_range(p.bytes, PENDING_MAX_BYTES, PENDING_MAX_BYTES + 3 * sizeof(path));
+	bytes = p.bytes;
+	add(&p, WATCH_WRITE, "short");
+	add(&p, WATCH_CHMOD, "short"); /* merged */
+	assert_in_range(p.bytes, bytes + 6, bytes + 500);
+	while (p.count > 0)
+		free(pending_pop(&p));
+	end(&p);
+}
+
 static void test_kind_names(void **state)
 {
 	enum watch_kind kind;
@@ -249,6 +290,41 @@ static void test_log_has_a_limit_in_bytes(void **state)
 	assert_true(l.count > 1000 && l.count < 5000);
 	assert_int_equal(l.gap, 5000 - l.count);
 	evlog_release(&l);
+}
+
+static void test_logs_share_a_pool(void **state)
+{
+	size_t pool = 0, sum = 0;
+	struct evlog logs[128];
+	char path[4000];
+	uint64_t seq = 0;
+
+	memset(path, 'x', sizeof(path) - 1);
+	path[sizeof(path) - 1] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(logs); i++) {
+		logs[i] = (struct evlog){ .pool = &pool };
+		for (int n = 0; n < 3000; n++)
+			push(&logs[i], ++seq, path);
+		/* The first come have more, the last their own. */
+		assert_true(logs[i].bytes > (i < 4 ? EVLOG_MAX_BYTES : EVLOG_OWN_BYTES) - 5000);
+		assert_int_equal(logs[i].gap, seq - logs[i].count);
+		assert_null(evlog_after(&logs[i], seq));
+		assert_int_equal(evlog_after(&logs[i], 0)->seq, logs[i].gap + 1);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(logs); i++)
+		sum += logs[i].bytes;
+	assert_true(pool <= EVLOG_POOL_BYTES);
+	assert_true(sum <= 64 * 1024 * 1024);
+
+	/* What one gives up others may have. */
+	evlog_overflow(&logs[0], ++seq);
+	for (int n = 0; n < 1000; n++)
+		push(&logs[127], ++seq, path);
+	assert_true(logs[127].bytes > EVLOG_OWN_BYTES + 3000000);
+	for (size_t i = 1; i < ARRAY_SIZE(logs); i++)
+		evlog_release(&logs[i]);
+	assert_int_equal(pool, 0);
+	evlog_release(&logs[0]);
 }
 
 static void test_log_overflow(void **state)
@@ -326,9 +402,11 @@ int main(void)
 		cmocka_unit_test(test_directory_that_returns),
 		cmocka_unit_test(test_change_of_type),
 		cmocka_unit_test(test_clear),
+		cmocka_unit_test(test_pending_has_limits),
 		cmocka_unit_test(test_kind_names),
 		cmocka_unit_test(test_log_keeps_the_last),
 		cmocka_unit_test(test_log_has_a_limit_in_bytes),
+		cmocka_unit_test(test_logs_share_a_pool),
 		cmocka_unit_test(test_log_overflow),
 		cmocka_unit_test(test_tree_moves_with_its_children),
 		cmocka_unit_test(test_tree_refuses_long_paths),
