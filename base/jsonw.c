@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "utf8.h"
 
@@ -195,4 +196,16 @@ void jw_knull(struct jw *w, const char *key)
 {
 	jw_key(w, key);
 	jw_null(w);
+}
+
+void jw_ktime(struct jw *w, const char *key, double wall)
+{
+	time_t seconds = (time_t)wall;
+	char day[32], full[48];
+	struct tm tm;
+
+	localtime_r(&seconds, &tm);
+	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(full, sizeof(full), "%s.%06d", day, (int)((wall - (double)seconds) * 1e6));
+	jw_kstr(w, key, full);
 }

@@ -40,3 +40,5 @@ void jw_kint(struct jw *w, const char *key, int64_t v);
 void jw_knum(struct jw *w, const char *key, double v);
 void jw_kbool(struct jw *w, const char *key, bool v);
 void jw_knull(struct jw *w, const char *key);
+/* Wall time in seconds as a naive local ISO date with microseconds. */
+void jw_ktime(struct jw *w, const char *key, double wall);

@@ -66,27 +66,14 @@ static void write_exit_code(struct jw *w, const struct bash_command *c)
 		jw_null(w);
 }
 
-/* Naive local time, as Python's datetime.now().isoformat() has it. */
-static void write_time(struct jw *w, const char *key, double wall)
-{
-	time_t seconds = (time_t)wall;
-	char day[32], full[48];
-	struct tm tm;
-
-	localtime_r(&seconds, &tm);
-	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(full, sizeof(full), "%s.%06d", day, (int)((wall - (double)seconds) * 1e6));
-	jw_kstr(w, key, full);
-}
-
 static void write_session(struct jw *w, const struct bash_session *s)
 {
 	jw_obj(w);
 	jw_kstr(w, "session_id", s->id);
 	jw_kstr(w, "status", "ready");
 	jw_kstr(w, "working_dir", s->working_dir);
-	write_time(w, "created_at", s->created_at);
-	write_time(w, "last_used_at", s->last_used_at);
+	jw_ktime(w, "created_at", s->created_at);
+	jw_ktime(w, "last_used_at", s->last_used_at);
 	jw_kstr(w, "current_command", s->running ? s->running->text : NULL);
 	jw_kint(w, "command_count", (int64_t)s->total_commands);
 	jw_obj_end(w);
@@ -122,13 +109,8 @@ static struct bash_session *make_session(struct request *r, const char *id, cons
 	int e;
 
 	e = bash_session_new(r->srv->bash, id, dir ? dir : cfg->home, &s);
-	if (e == -EBUSY)
-		reply_error(r, cfg->dialect == DIALECT_AIOD ? 429 : 400,
-			    "Cannot create bash session: session limit reached and all %u existing "
-			    "sessions have active commands",
-			    cfg->max_bash_sessions);
-	else if (e < 0)
-		reply_error(r, 500, "Cannot create bash session: %s", strerrordesc_np(-e));
+	if (e < 0)
+		reply_session_error(r, "bash", cfg->max_bash_sessions, e);
 	return s;
 }
 

@@ -15,6 +15,7 @@
 #include <utlist.h>
 
 #include "bash_session.h"
+#include "io.h"
 #include "request.h"
 #include "spawn.h"
 
@@ -251,19 +252,13 @@ void bash_command_abandon(struct bash_command *c)
 static int script_fd(const char *text, size_t len)
 {
 	int fd CLEANUP_FD = memfd_create("command", MFD_CLOEXEC);
+	int r;
 
 	if (fd < 0)
 		return -errno;
-	while (len > 0) {
-		ssize_t n = write(fd, text, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		text += n;
-		len -= (size_t)n;
-	}
+	r = write_all(fd, text, len);
+	if (r < 0)
+		return r;
 	return steal_fd(&fd);
 }
 

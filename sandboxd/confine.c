@@ -23,6 +23,7 @@
 #include "buf.h"
 #include "clock.h"
 #include "confine_i.h"
+#include "io.h"
 #include "log.h"
 
 enum {
@@ -251,18 +252,10 @@ static void stop(struct supervisor *s)
 	close_fd(&s->lifeline_fd);
 }
 
+/* If it cannot be said there, nobody is listening. */
 static void write_stderr(const char *data, size_t len)
 {
-	while (len > 0) {
-		ssize_t n = write(STDERR_FILENO, data, len);
-
-		if (n < 0 && errno != EINTR)
-			return;
-		if (n > 0) {
-			data += n;
-			len -= (size_t)n;
-		}
-	}
+	(void)!write_all(STDERR_FILENO, data, len);
 }
 
 static void flush_early(struct supervisor *s)

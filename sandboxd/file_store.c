@@ -7,6 +7,7 @@
 #include <fcntl.h>
 
 #include "file.h"
+#include "io.h"
 #include "stage.h"
 
 int file_make_dirs(char *path)
@@ -29,21 +30,6 @@ int file_make_dirs(char *path)
 		if (err || !c)
 			return -err;
 	}
-}
-
-static int write_all(int fd, const char *data, size_t len)
-{
-	while (len > 0) {
-		ssize_t n = write(fd, data, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		len -= (size_t)n;
-	}
-	return 0;
 }
 
 /* Appends go out in one write(2), so that those of several clients do not mix. */

@@ -136,6 +136,17 @@ void reply_error(struct request *r, unsigned status, const char *fmt, ...)
 	envelope_end(r, status);
 }
 
+void reply_session_error(struct request *r, const char *kind, unsigned limit, int error)
+{
+	if (error == -EBUSY)
+		reply_error(r, r->srv->cfg->dialect == DIALECT_AIOD ? 429 : 400,
+			    "Cannot create %s session: session limit reached and all %u existing "
+			    "sessions have active commands",
+			    kind, limit);
+	else
+		reply_error(r, 500, "Cannot create %s session: %s", kind, strerrordesc_np(-error));
+}
+
 struct jw *reply_plain_begin(struct request *r)
 {
 	buf_reset(&r->out);

@@ -66,6 +66,9 @@ void reply_file_error(struct request *r, const char *operation, const char *path
 void reply_file_fault(struct request *r, const char *operation, const char *path,
 		      const char *error_type, const char *exception_type, const char *message);
 
+/* No session of that kind ("shell", "bash") could be made; -EBUSY: all limit are in use. */
+void reply_session_error(struct request *r, const char *kind, unsigned limit, int error);
+
 /* Body without the envelope: begin returns the writer, the caller writes one value. */
 struct jw *reply_plain_begin(struct request *r);
 void reply_plain_end(struct request *r, unsigned status);

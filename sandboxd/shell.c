@@ -64,13 +64,7 @@ struct shell_session *shell_make_session(struct request *r, const char *id, cons
 
 	if (ret == 0)
 		return s;
-	if (ret == -EBUSY)
-		reply_error(r, r->srv->cfg->dialect == DIALECT_AIOD ? 429 : 400,
-			    "Cannot create shell session: session limit reached and all %u "
-			    "existing sessions have active commands",
-			    r->srv->cfg->max_shell_sessions);
-	else
-		reply_error(r, 500, "Cannot create shell session: %s", strerrordesc_np(-ret));
+	reply_session_error(r, "shell", r->srv->cfg->max_shell_sessions, ret);
 	return NULL;
 }
 
@@ -405,18 +399,6 @@ static void shell_update(struct request *r)
 	reply_end(r);
 }
 
-static void write_time(struct jw *w, const char *key, double wall)
-{
-	time_t sec = (time_t)wall;
-	char date[32], full[48];
-	struct tm tm;
-
-	localtime_r(&sec, &tm);
-	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(full, sizeof(full), "%s.%06u", date, (unsigned)((wall - (double)sec) * 1e6));
-	jw_kstr(w, key, full);
-}
-
 static void shell_list(struct request *r)
 {
 	struct shell_session *s, *tmp;
@@ -433,8 +415,8 @@ static void shell_list(struct request *r)
 		jw_key_any(w, s->id);
 		jw_obj(w);
 		write_dir(w, r->srv, "working_dir", s->dir);
-		write_time(w, "created_at", s->created);
-		write_time(w, "last_used_at", s->used);
+		jw_ktime(w, "created_at", s->created);
+		jw_ktime(w, "last_used_at", s->used);
 		jw_kint(w, "age_seconds", (int64_t)MAX(clock_wall() - s->created, 0));
 		jw_kstr(w, "status", shell_status_name(session_status(s)));
 		jw_kstr(w, "current_command", s->current ? s->current->text : NULL);

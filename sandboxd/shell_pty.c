@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <termios.h>
 
+#include "proc.h"
 #include "spawn.h"
 
 enum {
@@ -73,39 +74,12 @@ static const char prompt_command[] =
 
 /* ---- what runs on the terminal ---- */
 
-/* The state (0 = no such process) and the session id of a process. */
-static char read_stat(int proc, const char *pid, pid_t *ret_session)
-{
-	char path[32], stat[512], state;
-	int fd CLEANUP_FD = -1;
-	const char *name_end;
-	long session;
-	ssize_t n;
-
-	if (snprintf(path, sizeof(path), "%s/stat", pid) >= (int)sizeof(path))
-		return 0;
-	fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = read(fd, stat, sizeof(stat) - 1);
-	if (n <= 0)
-		return 0;
-	stat[n] = '\0';
-	/* The name before may hold anything. */
-	name_end = strrchr(stat, ')');
-	if (!name_end || sscanf(name_end, ") %c %*d %*d %ld", &state, &session) != 2)
-		return 0;
-	*ret_session = (pid_t)session;
-	return state;
-}
-
 /* The session id of a process that is not dead already, or 0. */
 static pid_t session_of(int proc, const char *pid)
 {
-	pid_t session;
-	char state = read_stat(proc, pid, &session);
+	struct proc_stat st;
 
-	return state == 0 || state == 'Z' || state == 'X' ? 0 : session;
+	return !proc_stat(proc, pid, &st) || st.state == 'Z' || st.state == 'X' ? 0 : st.session;
 }
 
 /*
@@ -424,13 +398,13 @@ bool shell_pty_in_loop(const struct shell_pty *p)
 
 void shell_pty_continue(const struct shell_pty *p)
 {
+	struct proc_stat st;
 	char path[32];
-	pid_t session;
 
 	if (!p->pid)
 		return;
 	snprintf(path, sizeof(path), "/proc/%d", (int)p->pid);
-	if (read_stat(AT_FDCWD, path, &session) == 'T')
+	if (proc_stat(AT_FDCWD, path, &st) && st.state == 'T')
 		kill(p->pid, SIGCONT);
 }
 

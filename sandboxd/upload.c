@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "io.h"
 #include "multipart.h"
 #include "stage.h"
 #include "transfer.h"
@@ -141,18 +142,8 @@ static int store(struct upload *u, const char *data, size_t len)
 
 	if (max && u->size + len > max)
 		return -EFBIG;
-	while (len > 0) {
-		ssize_t n = write(u->stage.fd, data, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		len -= (size_t)n;
-		u->size += (uint64_t)n;
-	}
-	return 0;
+	u->size += len;
+	return write_all(u->stage.fd, data, len);
 }
 
 static int on_data(void *ctx, const char *data, size_t len)
