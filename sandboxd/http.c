@@ -25,6 +25,7 @@
 #include "route.h"
 
 enum {
+	RUNS = 8,
 	IDLE_S = 75,                  /* without a (complete) request header */
 	IDLE_CROWDED_S = 5,           /* the same when connections run short */
 	STALL_S = 600,                /* a request that moves no byte */
@@ -69,11 +70,16 @@ static void run_soon(struct http *h)
 static void pump(struct http *h)
 {
 	MHD_UNSIGNED_LONG_LONG ms = 0;
+	enum MHD_Result waits = MHD_YES;
 
 	ev_idle_stop(h->loop, &h->again);
-	MHD_run(h->daemon);
 	ev_timer_stop(h->loop, &h->due);
-	if (MHD_get_timeout(h->daemon, &ms) != MHD_YES)
+	/* A few times in a row: each run sends a connection only 128 KiB of a file. */
+	for (int i = 0; i < RUNS && waits == MHD_YES && ms == 0; i++) {
+		MHD_run(h->daemon);
+		waits = MHD_get_timeout(h->daemon, &ms);
+	}
+	if (waits != MHD_YES)
 		return;
 	if (ms == 0) {
 		run_soon(h);
