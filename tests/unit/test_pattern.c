@@ -120,7 +120,7 @@ static void test_stopped(void **state UNUSED)
 		pattern_limit(p, PATTERN_MS, is_late, &end);
 		if (pattern_search(p, line, len, 0, &from, &to) != -ECANCELED)
 			fail_msg("%s was not stopped", slow[i]);
-		if (clock_ms() > end + 5000)
+		if (clock_ms() > end + 60000) /* far more than even valgrind takes */
 			fail_msg("%s was stopped late", slow[i]);
 	}
 }
