@@ -46,7 +46,7 @@ struct bash_command *bash_command_new(const char *text, const char *dir, char **
 		spawn_env_free(env);
 		return NULL;
 	}
-	bash_uuid(c->id);
+	uuid_make(c->id);
 	c->env = env;
 	c->hard_timeout = hard_timeout;
 	c->stdin_fd = -1;

@@ -7,6 +7,7 @@
 #include "buf.h"
 #include "child.h"
 #include "server.h"
+#include "uuid.h"
 
 enum bash_stream { BASH_STDOUT, BASH_STDERR, BASH_STREAMS };
 
@@ -19,7 +20,6 @@ enum bash_status {
 };
 
 enum {
-	BASH_UUID_LEN = 36,
 	BASH_READ_SIZE = 64 * 1024,   /* of bash->scratch */
 	BASH_INPUT_MAX = 1024 * 1024, /* bytes of stdin that the command has not taken */
 };
@@ -44,7 +44,7 @@ struct bash_pipe {
 struct bash_command {
 	struct bash_session *session;
 	struct bash_command *prev, *next; /* session->commands */
-	char id[BASH_UUID_LEN + 1];
+	char id[UUID_LEN + 1];
 	char *text;
 	char *dir;           /* as the client sees it; until it starts */
 	char **env;          /* complete; NULL = the default */

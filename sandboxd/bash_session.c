@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <utlist.h>
 
 #include "clock.h"
@@ -23,20 +22,6 @@ enum {
 	QUEUE_MAX = 100,               /* commands that wait */
 	QUEUE_BYTES = 16 * 1024 * 1024,
 };
-
-void bash_uuid(char *out)
-{
-	unsigned char b[16] = { 0 };
-	ssize_t n = getrandom(b, sizeof(b), 0);
-
-	(void)n; /* 16 bytes come whole once the pool is ready */
-	b[6] = (b[6] & 0x0f) | 0x40;
-	b[8] = (b[8] & 0x3f) | 0x80;
-	snprintf(out, BASH_UUID_LEN + 1,
-		 "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-		 b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
-		 b[15]);
-}
 
 /* ---- waiters ---- */
 
@@ -250,7 +235,7 @@ static struct bash_session *session_alloc(struct bash *b, const char *id, const 
 	if (id && *id)
 		snprintf(s->id, sizeof(s->id), "%s", id);
 	else
-		bash_uuid(s->id);
+		uuid_make(s->id);
 	for (int i = 0; i < BASH_STREAMS; i++)
 		ring_init(&s->out[i], OUTPUT_MAX);
 	touch(s);

@@ -55,9 +55,6 @@ struct bash_waiter {
 	bool listed;
 };
 
-/* Writes a random UUID (37 bytes with the NUL). */
-void bash_uuid(char *out);
-
 /* The session or NULL. */
 struct bash_session *bash_session_find(struct bash *b, const char *id);
 

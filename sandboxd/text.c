@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base64.h"
 #include "utf8.h"
 
 size_t text_translate_newlines(char *s, size_t n)
@@ -67,21 +68,6 @@ size_t text_line(const char *s, size_t n, size_t *ret_next)
 	return n;
 }
 
-static int base64_value(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	if (c == '+')
-		return 62;
-	if (c == '/')
-		return 63;
-	return -1;
-}
-
 int text_decode_base64(const char *s, size_t n, struct buf *out, const char **ret_why)
 {
 	unsigned bits = 0, quad = 0, pads = 0;
@@ -90,7 +76,7 @@ int text_decode_base64(const char *s, size_t n, struct buf *out, const char **re
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
-		int v = base64_value(s[i]);
+		int v = base64_digit(s[i]);
 
 		if ((unsigned char)s[i] >= 0x80) {
 			*ret_why = "string argument should contain only ASCII characters";

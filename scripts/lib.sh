@@ -33,11 +33,11 @@ need_packages() {
 
 # shellcheck disable=SC2034 # for the scripts that source this
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
-	libpcre2-dev libev-dev uthash-dev scdoc)
+	libcurl4-openssl-dev libpcre2-dev libev-dev uthash-dev scdoc)
 # shellcheck disable=SC2034
 run_packages=(bubblewrap bash)
 # shellcheck disable=SC2034
-test_packages=(libcmocka-dev bats curl jq python3 procps util-linux iproute2 coreutils)
+test_packages=(libcmocka-dev bats curl jq openssl python3 procps util-linux iproute2 coreutils socat)
 
 # build [DIR [MESON-OPTION…]]: configures DIR (default build) once and compiles.
 build() {

@@ -303,7 +303,8 @@ next_works() {
 	for cmd in 'echo a; sleep 50; echo no' 'echo a; while :; do :; done' \
 		'echo a; cat' 'echo a; while :; do sleep 1 || true; done' 'echo a; read x' \
 		'echo a; (while :; do :; done); echo no'; do
-		stops_at 3 in_s "$cmd" '{"hard_timeout":0.3}'
+		# A second, so that a busy machine gets as far as the echo.
+		stops_at 9 in_s "$cmd" '{"hard_timeout":1}'
 		gives hard_timeout -1 a
 	done
 	in_s 'pwd; echo $KEEP'

@@ -1,0 +1,730 @@
+/*
+ * One HTTP exchange: turning it into a libcurl transfer, its turn in the lane,
+ * its callbacks, another try where that is safe. Knows nothing of JSON or of
+ * what an answer means. Loop thread only.
+ */
+#include "exchange.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <utlist.h>
+
+#include "pool.h"
+#include "sandbox_i.h"
+#include "status.h"
+#include "url.h"
+#include "uuid.h"
+
+enum {
+	TRIES = 3,
+	BACKOFF_MS = 100,
+	CONNECT_MS = 10000,
+	IDLE_S = 3, /* reuse a connection idle for at most so long: some servers close at 5 */
+	HEADERS_MAX = 64 * 1024, /* of an answer, all together */
+	/*
+	 * libcurl's buffers. Some processors copy three times slower to an
+	 * address that lies a few bytes after that of the source, modulo the
+	 * page; the pages of a file come at the start of one, and blocks of 128
+	 * KiB and more begin 16 bytes after it. So no buffer is a multiple of a
+	 * page: an unlucky offset does not stay. Sockets do not fill a large
+	 * one, so that of a download is small besides.
+	 */
+	QUICK_BUFFER = 16 * 1024,
+	STREAM_BUFFER = 64 * 1024 - 1984,
+	UPLOAD_BUFFER = 512 * 1024 - 1984,
+};
+
+static void lane_next(struct sandbox *sb, enum lane lane);
+static void begin_try(struct exchange *x);
+
+static struct ev_loop *ev_of(struct exchange *x)
+{
+	return loop_ev(x->op->sb->loop);
+}
+
+static struct lane_state *lane_of(struct exchange *x)
+{
+	return &x->op->sb->lanes[x->lane];
+}
+
+/* ---- its end ---- */
+
+/* Takes the transfer off libcurl, if there is one; the exchange keeps its turn. */
+static void drop_transfer(struct exchange *x)
+{
+	struct pool *pool = x->op->sb->pool;
+
+	if (!x->easy)
+		return;
+	pool_remove(pool, x->easy);
+	curl_slist_free_all(STEAL(x->all_headers));
+	pool_put(pool, STEAL(x->easy));
+}
+
+/* Gives up its place in the lane; who waits there is to be told by lane_next(). */
+static void leave_lane(struct exchange *x)
+{
+	if (x->queued)
+		DL_DELETE(lane_of(x)->queue, x);
+	if (x->running)
+		lane_of(x)->running--;
+	x->queued = x->running = false;
+}
+
+void exchange_stop(struct exchange *x)
+{
+	bool was_running = x->running;
+
+	if (!x->op) /* not even initialised */
+		return;
+	ev_timer_stop(ev_of(x), &x->pause);
+	drop_transfer(x);
+	leave_lane(x);
+	x->paused = false;
+	/* A job that is still to make room does so now. */
+	if (loop_withdraw(x->op->sb->loop, &x->room) || was_running)
+		lane_next(x->op->sb, x->lane);
+}
+
+static void stop_step(struct step *s)
+{
+	exchange_stop(CONTAINER_OF(s, struct exchange, step));
+}
+
+static void finish(struct exchange *x, int err)
+{
+	exchange_stop(x);
+	x->op->held = false;
+	if (x->op->current == &x->step)
+		op_go_on(x->op);
+	x->done(x, err);
+}
+
+/* Whether what failed may be sent once more, and there is time for it. */
+static bool may_retry(struct exchange *x, int err)
+{
+	bool passing = err ? err == -ECONNREFUSED || err == -ECONNRESET
+			   : x->status == 502 || x->status == 503 || x->status == 504;
+
+	return x->idempotent && passing && !x->told_head && x->tries < TRIES &&
+	       op_left_ms(x->op) > 2 * BACKOFF_MS << x->tries;
+}
+
+static void on_pause_over(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	struct exchange *x = w->data;
+
+	if (!x->error) {
+		begin_try(x);
+		return;
+	}
+	snprintf(x->why, sizeof(x->why), "%s", x->words ?: "");
+	finish(x, x->error);
+}
+
+static void wait_for(struct exchange *x, void (*then)(struct ev_loop *, ev_timer *, int),
+		     int64_t ms)
+{
+	ev_timer_stop(ev_of(x), &x->pause);
+	ev_timer_init(&x->pause, then, (ev_tstamp)ms / 1e3, 0.);
+	x->pause.data = x;
+	ev_timer_start(ev_of(x), &x->pause);
+}
+
+static void end_try(struct exchange *x, int err)
+{
+	drop_transfer(x);
+	ev_timer_stop(ev_of(x), &x->pause);
+	if (!may_retry(x, err)) {
+		finish(x, err);
+		return;
+	}
+	x->error = 0;
+	wait_for(x, on_pause_over, (int64_t)BACKOFF_MS << (x->tries - 1));
+}
+
+static void on_try_timeout(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	struct exchange *x = w->data;
+
+	snprintf(x->why, sizeof(x->why), "no answer after %lld ms", (long long)x->timeout_ms);
+	finish(x, -ETIMEDOUT);
+}
+
+/* ---- libcurl's callbacks ---- */
+
+const char *exchange_said(const struct exchange *x, const char *header)
+{
+	struct curl_header *h;
+
+	if (curl_easy_header(x->easy, header, 0, CURLH_HEADER, -1, &h) != CURLHE_OK)
+		return NULL;
+	return h->value;
+}
+
+static void parse_content_range(struct exchange *x)
+{
+	const char *said = exchange_said(x, "Content-Range");
+	long long first, last, total;
+	char star;
+
+	x->range_start = x->range_total = -1;
+	if (!said)
+		return;
+	if (sscanf(said, "bytes %lld-%lld/%lld", &first, &last, &total) == 3 && first >= 0 &&
+	    first <= last && last < total) {
+		x->range_start = first;
+		x->range_total = total;
+	} else if (sscanf(said, "bytes %lld-%lld/%c", &first, &last, &star) == 3 && star == '*' &&
+		   first >= 0 && first <= last) {
+		x->range_start = first;
+	} else if (sscanf(said, "bytes */%lld", &total) == 1 && total >= 0) {
+		x->range_total = total;
+	}
+}
+
+static int decide(struct exchange *x, int err, const char *words)
+{
+	x->error = err;
+	x->words = words;
+	return err;
+}
+
+static void read_header(struct exchange *x)
+{
+	const char *coding = exchange_said(x, "Transfer-Encoding");
+	const char *packed = exchange_said(x, "Content-Encoding");
+	curl_off_t length = -1;
+	long status = 0;
+
+	curl_easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &status);
+	curl_easy_getinfo(x->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+	x->status = (int)status;
+	x->content_length = length;
+	parse_content_range(x);
+	/* libcurl would unpack others, which nobody asked for: a few bytes can become gigabytes. */
+	if (coding && strcasecmp(coding, "chunked") != 0)
+		decide(x, -EBADMSG, "unknown transfer encoding");
+	/* These it would leave packed, and somebody would take that for a file. */
+	if (packed && strcasecmp(packed, "identity") != 0)
+		decide(x, -EBADMSG, "unknown content encoding");
+}
+
+/* Whether the owner gets the bytes as they come; tells him about the header first. */
+static bool streaming(struct exchange *x)
+{
+	if (!x->knows_head) {
+		x->knows_head = true;
+		read_header(x);
+	}
+	if (x->error || !x->data || (x->status != 200 && x->status != 206))
+		return false;
+	if (!x->told_head) {
+		x->told_head = true;
+		if (x->head)
+			x->error = x->head(x);
+	}
+	return true;
+}
+
+static void run_room(struct job *job)
+{
+	struct exchange *x = CONTAINER_OF(job, struct exchange, room);
+
+	lane_next(x->op->sb, x->lane);
+}
+
+/*
+ * Whoever pauses may do so for long: its place in the lane is another's. That
+ * one cannot begin from inside a callback of libcurl.
+ */
+static void pause_transfer(struct exchange *x)
+{
+	x->paused = true;
+	x->op->held = true;
+	leave_lane(x);
+	x->room.run = run_room;
+	loop_post(x->op->sb->loop, &x->room);
+}
+
+static int keep_answer(struct exchange *x, const char *bytes, size_t n)
+{
+	if (!x->error && buf_append(&x->answer, bytes, n) == -EFBIG)
+		return decide(x, -EMSGSIZE, "the answer is too large");
+	return x->error ?: x->answer.error;
+}
+
+static size_t on_data(char *bytes, size_t size, size_t n, void *ctx)
+{
+	struct exchange *x = ctx;
+	int r;
+
+	n *= size;
+	op_progress(x->op);
+	if (!streaming(x))
+		r = keep_answer(x, bytes, n);
+	else
+		r = x->error ?: x->data(x, bytes, n);
+	if (r == -EAGAIN) {
+		pause_transfer(x);
+		return CURL_WRITEFUNC_PAUSE;
+	}
+	x->error = r;
+	return r ? 0 : n;
+}
+
+/* libcurl is content with a head that breaks off: for it that is an answer without a body. */
+static void watch_for_end(struct exchange *x, const char *line, size_t len)
+{
+	if (len >= 5 && memcmp(line, "HTTP/", 5) == 0)
+		x->whole_head = false;
+	else if ((len == 2 && memcmp(line, "\r\n", 2) == 0) || (len == 1 && *line == '\n'))
+		x->whole_head = true;
+}
+
+static size_t on_header(char *bytes, size_t size, size_t n, void *ctx)
+{
+	struct exchange *x = ctx;
+
+	n *= size;
+	op_progress(x->op);
+	watch_for_end(x, bytes, n);
+	x->header_bytes += n;
+	if (x->header_bytes > HEADERS_MAX) {
+		decide(x, -EMSGSIZE, "the answer's header is too large");
+		return 0;
+	}
+	return n;
+}
+
+static size_t on_read_body(char *to, size_t size, size_t n, void *ctx)
+{
+	struct exchange *x = ctx;
+
+	n = MIN(size * n, x->body.len - x->sent);
+	memcpy(to, x->body.data + x->sent, n);
+	x->sent += n;
+	return n;
+}
+
+/* The next bytes of the form: its head, the file, its tail. 0 at the end, or as read(). */
+static ssize_t next_of_form(struct exchange *x, char *to, size_t len)
+{
+	size_t head = x->form_head.len, all = head + x->form_tail.len, n;
+	uint64_t left = UINT64_MAX;
+	ssize_t got;
+	char more;
+
+	if (x->sent < head || x->form_ended) {
+		bool in_head = x->sent < head;
+		const char *from = in_head ? x->form_head.data + x->sent
+					   : x->form_tail.data + (x->sent - head);
+
+		n = MIN(len, (in_head ? head : all) - x->sent);
+		memcpy(to, from, n);
+		x->sent += n;
+		return (ssize_t)n;
+	}
+	if (x->form_size >= 0)
+		left = (uint64_t)x->form_size - x->form_sent;
+	got = left ? x->read(x, to, MIN(len, left)) : x->read(x, &more, 1);
+	if (got > 0 && left == 0)
+		return decide(x, -EIO, "the file goes on behind its size");
+	if (got == 0 && left > 0 && x->form_size >= 0)
+		return decide(x, -EIO, "the file ends before its size");
+	if (got > 0)
+		x->form_sent += (uint64_t)got;
+	if (got != 0)
+		return got;
+	x->form_ended = true;
+	return next_of_form(x, to, len);
+}
+
+static size_t on_read_form(char *to, size_t size, size_t n, void *ctx)
+{
+	struct exchange *x = ctx;
+	size_t have = 0;
+	ssize_t got = 0;
+
+	n *= size;
+	op_progress(x->op);
+	do {
+		got = next_of_form(x, to + have, n - have);
+		have += got > 0 ? (size_t)got : 0;
+	} while (got > 0 && have < n);
+	if (got == -EAGAIN && have == 0) {
+		pause_transfer(x);
+		return CURL_READFUNC_PAUSE;
+	}
+	if (got < 0 && got != -EAGAIN) {
+		x->error = (int)got;
+		return CURL_READFUNC_ABORT;
+	}
+	return have;
+}
+
+static void rewind_body(struct exchange *x)
+{
+	x->sent = 0;
+	x->form_sent = 0;
+	x->form_ended = false;
+}
+
+/*
+ * libcurl sends a request again when a reused connection broke before the first
+ * byte of the answer came. The server may have acted on it, so only what is
+ * idempotent can be rewound.
+ */
+static int on_seek(void *ctx, curl_off_t offset, int origin)
+{
+	struct exchange *x = ctx;
+
+	if (!x->idempotent || origin != SEEK_SET || offset != 0)
+		return CURL_SEEKFUNC_FAIL;
+	rewind_body(x);
+	return CURL_SEEKFUNC_OK;
+}
+
+/* Uploading is progress too, when the bytes come from memory or libcurl's buffer. */
+static int on_progress(void *ctx, curl_off_t dl_total UNUSED, curl_off_t dl_now UNUSED,
+		       curl_off_t ul_total UNUSED, curl_off_t ul_now)
+{
+	struct exchange *x = ctx;
+
+	if (ul_now != x->uploaded) {
+		x->uploaded = ul_now;
+		op_progress(x->op);
+	}
+	return 0;
+}
+
+static curl_socket_t open_socket(void *ctx UNUSED, curlsocktype purpose UNUSED,
+				 struct curl_sockaddr *a)
+{
+	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
+static void on_over(CURL *easy, CURLcode code)
+{
+	struct exchange *x = NULL;
+	long os_errno = 0;
+	int err = 0;
+
+	curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&x);
+	curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_errno);
+	if (code == CURLE_OK && !x->error && !x->whole_head)
+		decide(x, -ECONNRESET, "the answer breaks off in its head");
+	if (code == CURLE_OK && !x->error)
+		streaming(x); /* a file without bytes has a header, too */
+	else if (!x->knows_head)
+		read_header(x);
+	if (x->error)
+		err = x->error;
+	else if (code != CURLE_OK)
+		err = status_from_curl(code, os_errno);
+	if (x->error)
+		snprintf(x->why, sizeof(x->why), "%s", x->words ?: "");
+	else if (err && !x->why[0])
+		snprintf(x->why, sizeof(x->why), "%s", curl_easy_strerror(code));
+	end_try(x, err);
+}
+
+/* ---- its beginning ---- */
+
+static int add_header(struct curl_slist **to, const char *line)
+{
+	struct curl_slist *more = curl_slist_append(*to, line);
+
+	if (!more)
+		return -ENOMEM;
+	*to = more;
+	return 0;
+}
+
+static int set_headers(struct exchange *x)
+{
+	const struct curl_slist *h;
+	int r = add_header(&x->all_headers, "Expect:"); /* no waiting for 100 Continue */
+
+	for (h = x->op->sb->credentials; r == 0 && h; h = h->next)
+		r = add_header(&x->all_headers, h->data);
+	for (h = x->headers; r == 0 && h; h = h->next)
+		r = add_header(&x->all_headers, h->data);
+	if (r == 0 && x->body.len > 0)
+		r = add_header(&x->all_headers, "Content-Type: application/json");
+	if (r == 0 && x->form_path && x->form_size < 0)
+		r = add_header(&x->all_headers, "Transfer-Encoding: chunked");
+	if (r == 0)
+		curl_easy_setopt(x->easy, CURLOPT_HTTPHEADER, x->all_headers);
+	return r;
+}
+
+/*
+ * The form is made by hand: libcurl's own reads through one more layer, cannot
+ * tell that a file goes on behind its size, and waits for one that ends early.
+ */
+static int make_form(struct exchange *x)
+{
+	char boundary[UUID_LEN + 1], type[UUID_LEN + 64];
+
+	uuid_make(boundary);
+	buf_reset(&x->form_head);
+	buf_reset(&x->form_tail);
+	buf_printf(&x->form_head,
+		   "--%s\r\nContent-Disposition: form-data; name=\"path\"\r\n\r\n"
+		   "%s\r\n--%s\r\nContent-Disposition: form-data; name=\"file\"; "
+		   "filename=\"file\"\r\nContent-Type: application/octet-stream\r\n\r\n",
+		   boundary, x->form_path, boundary);
+	buf_printf(&x->form_tail, "\r\n--%s--\r\n", boundary);
+	if (x->form_head.error || x->form_tail.error)
+		return -ENOMEM;
+	snprintf(type, sizeof(type), "Content-Type: multipart/form-data; boundary=%s", boundary);
+	return add_header(&x->all_headers, type);
+}
+
+static int set_post(struct exchange *x)
+{
+	curl_off_t size = (curl_off_t)x->body.len;
+	CURL *e = x->easy;
+	int r = 0;
+
+	if (x->form_path) {
+		r = make_form(x);
+		size = x->form_size;
+		if (size >= 0)
+			size += (curl_off_t)(x->form_head.len + x->form_tail.len);
+	}
+	curl_easy_setopt(e, CURLOPT_POST, 1L);
+	curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, size);
+	curl_easy_setopt(e, CURLOPT_READFUNCTION, x->form_path ? on_read_form : on_read_body);
+	curl_easy_setopt(e, CURLOPT_READDATA, x);
+	curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, on_seek);
+	curl_easy_setopt(e, CURLOPT_SEEKDATA, x);
+	return r;
+}
+
+static int set_body(struct exchange *x)
+{
+	CURL *e = x->easy;
+
+	if (strcmp(x->method, "POST") == 0)
+		return set_post(x);
+	if (strcmp(x->method, "HEAD") == 0)
+		curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
+	else if (strcmp(x->method, "GET") != 0)
+		curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, x->method);
+	return 0;
+}
+
+static void set_connection(struct exchange *x)
+{
+	const struct sandbox *sb = x->op->sb;
+	CURL *e = x->easy;
+
+	curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+	/* A resolver thread that hangs is left behind: removing a transfer must not wait for it. */
+	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
+	curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+	/* One request per connection at a time: a paused one must not hold up others. */
+	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+	curl_easy_setopt(e, CURLOPT_HTTP09_ALLOWED, 0L);
+	curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
+	curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, (long)IDLE_S);
+	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+	curl_easy_setopt(e, CURLOPT_USERAGENT, "threadfs/" THREADFS_VERSION);
+	if (sb->socket)
+		curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, sb->socket);
+	if (sb->bypass_proxy)
+		curl_easy_setopt(e, CURLOPT_NOPROXY, "*");
+	if (sb->cacert)
+		curl_easy_setopt(e, CURLOPT_CAINFO, sb->cacert);
+	if (sb->insecure) {
+		curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 0L);
+		curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 0L);
+	}
+	/* What has no body is not rewound when libcurl sends it again (on_seek); reading may be. */
+	if (x->fresh ||
+	    (!x->idempotent && !x->form_path && x->body.len == 0 && strcmp(x->method, "GET") != 0))
+		curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
+}
+
+static void set_buffers(struct exchange *x)
+{
+	long size = x->lane == LANE_STREAM ? STREAM_BUFFER : QUICK_BUFFER;
+
+	curl_easy_setopt(x->easy, CURLOPT_BUFFERSIZE, size);
+	if (x->form_path)
+		curl_easy_setopt(x->easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BUFFER);
+}
+
+static void set_callbacks(struct exchange *x)
+{
+	CURL *e = x->easy;
+
+	curl_easy_setopt(e, CURLOPT_PRIVATE, x);
+	curl_easy_setopt(e, CURLOPT_ERRORBUFFER, x->why);
+	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_data);
+	curl_easy_setopt(e, CURLOPT_WRITEDATA, x);
+	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+	curl_easy_setopt(e, CURLOPT_HEADERDATA, x);
+	if (x->form_path || x->body.len > UPLOAD_BUFFER) {
+		curl_easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
+		curl_easy_setopt(e, CURLOPT_XFERINFODATA, x);
+		curl_easy_setopt(e, CURLOPT_NOPROGRESS, 0L);
+	}
+}
+
+static int set_up(struct exchange *x)
+{
+	struct sandbox *sb = x->op->sb;
+	char *url CLEANUP_FREE = NULL;
+	int r;
+
+	if (!sb->pool) {
+		r = pool_new(sb->loop, on_over, &sb->pool);
+		if (r < 0)
+			return r;
+	}
+	x->easy = pool_get(sb->pool);
+	if (!x->easy || asprintf(&url, "%s%s", sb->base_url, x->target) < 0)
+		return -ENOMEM;
+	if (curl_easy_setopt(x->easy, CURLOPT_URL, url) != CURLE_OK)
+		return -ENOMEM;
+	set_connection(x);
+	set_buffers(x);
+	set_callbacks(x);
+	r = set_body(x);
+	if (r == 0)
+		r = set_headers(x);
+	if (r == 0)
+		r = pool_add(sb->pool, x->easy);
+	return r;
+}
+
+static void begin_try(struct exchange *x)
+{
+	x->tries++;
+	rewind_body(x);
+	x->uploaded = 0;
+	x->header_bytes = 0;
+	x->whole_head = false;
+	x->status = 0;
+	x->knows_head = false;
+	x->why[0] = 0;
+	buf_reset(&x->answer);
+	if (decide(x, set_up(x), "the request could not be made"))
+		wait_for(x, on_pause_over, 0); /* done() comes from the loop, never from start */
+	else if (x->timeout_ms > 0 && !ev_is_active(&x->pause))
+		wait_for(x, on_try_timeout, x->timeout_ms);
+}
+
+static void lane_next(struct sandbox *sb, enum lane lane)
+{
+	struct lane_state *l = &sb->lanes[lane];
+
+	while (l->queue && l->running < l->max) {
+		struct exchange *x = l->queue;
+
+		DL_DELETE(l->queue, x);
+		x->queued = false;
+		x->running = true;
+		l->running++;
+		begin_try(x);
+	}
+}
+
+void exchange_init(struct exchange *x, struct op *op, const char *method, const char *target,
+		   void (*done)(struct exchange *, int err))
+{
+	*x = (struct exchange){
+		.step.stop = stop_step,
+		.op = op,
+		.done = done,
+		.method = method,
+		.target = strdup(target),
+		.body = BUF_INIT(0),
+		.form_size = -1,
+		.answer_max = ANSWER_MAX,
+		.content_length = -1,
+		.range_start = -1,
+		.range_total = -1,
+	};
+}
+
+int exchange_query(struct exchange *x, const char *name, const char *value)
+{
+	struct buf b CLEANUP_BUF = BUF_INIT(0);
+
+	if (!x->target)
+		return -ENOMEM;
+	buf_printf(&b, "%s%c%s=", x->target, strchr(x->target, '?') ? '&' : '?', name);
+	if (b.error || url_escape(&b, value, strlen(value)) < 0)
+		return -ENOMEM;
+	free(x->target);
+	x->target = STEAL(b.data);
+	return 0;
+}
+
+int exchange_header(struct exchange *x, const char *line)
+{
+	return add_header(&x->headers, line);
+}
+
+void exchange_start(struct exchange *x)
+{
+	struct lane_state *lane = lane_of(x);
+
+	if (!x->op->current)
+		op_wait(x->op, &x->step);
+	x->answer = BUF_INIT(x->answer_max);
+	if (!x->target || x->body.error) {
+		decide(x, -ENOMEM, "out of memory");
+		wait_for(x, on_pause_over, 0);
+		return;
+	}
+	if (x->timeout_ms > 0)
+		wait_for(x, on_try_timeout, x->timeout_ms);
+	x->queued = true;
+	DL_APPEND(lane->queue, x);
+	lane_next(x->op->sb, x->lane);
+}
+
+void exchange_go_on(struct exchange *x)
+{
+	CURLcode r;
+
+	if (!x->paused || !x->easy)
+		return;
+	loop_withdraw(x->op->sb->loop, &x->room);
+	x->paused = false;
+	x->running = true;
+	lane_of(x)->running++; /* past the lane's limit if need be: it has its connection */
+	x->op->held = false;
+	op_progress(x->op);
+	/* Calls data() with what it holds; if that fails libcurl forgets it. */
+	r = curl_easy_pause(x->easy, CURLPAUSE_CONT);
+	if (r != CURLE_OK && !x->error)
+		decide(x, status_from_curl(r, 0), curl_easy_strerror(r));
+	if (x->error)
+		wait_for(x, on_pause_over, 0);
+}
+
+void exchange_release(struct exchange *x)
+{
+	if (!x->op)
+		return;
+	exchange_stop(x);
+	free(x->target);
+	buf_release(&x->body);
+	buf_release(&x->answer);
+	buf_release(&x->form_head);
+	buf_release(&x->form_tail);
+	curl_slist_free_all(x->headers);
+	*x = (struct exchange){ 0 };
+}

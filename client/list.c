@@ -1,0 +1,206 @@
+/*
+ * Listing a directory, or a tree: one find in the sandbox, byte-exact and with
+ * all attributes; where there is none that can do it, the server's own listing,
+ * which knows less. sandbox_list() from any thread, the rest on the loop's.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "jsonw.h"
+#include "posix_run.h"
+#include "reply.h"
+#include "sandbox_i.h"
+#include "shellquote.h"
+#include "status.h"
+
+enum {
+	EXIT_NO_DIR = 3, /* of our script; find itself ends with 0 or 1 */
+};
+
+struct list_op {
+	struct op op;
+	struct posix_run run;
+	struct exchange x; /* for the server's own listing */
+	char *dir;
+	unsigned depth;
+	struct entries *ret;
+};
+
+/* e is the caller's from now on. */
+static void finish(struct list_op *o, struct entries *e)
+{
+	*o->ret = *e;
+	*e = (struct entries){ 0 };
+	op_finish(&o->op, 0);
+}
+
+/* More than we keep is as if the server had left it out. */
+static int forgive_excess(struct entries *e, int r)
+{
+	if (r != -E2BIG)
+		return r;
+	e->truncated = true;
+	return 0;
+}
+
+/* ---- the server's listing ---- */
+
+static void on_listed(struct exchange *x, int err)
+{
+	struct list_op *o = CONTAINER_OF(x, struct list_op, x);
+	struct answer a CLEANUP_ANSWER = { 0 };
+	struct entries e CLEANUP_ENTRIES = { 0 };
+
+	err = reply_decode(&a, x, err);
+	if (err == 0)
+		err = forgive_excess(&e, entries_parse_json(&e, a.data, o->dir, o->depth != 1));
+	if (err)
+		op_finish_with(&o->op, err, STEAL(a.message));
+	else
+		finish(o, &e);
+}
+
+static void ask_server(struct list_op *o)
+{
+	struct jw w;
+
+	exchange_init(&o->x, &o->op, "POST", "/v1/file/list", on_listed);
+	o->x.idempotent = true;
+	jw_init(&w, &o->x.body);
+	jw_obj(&w);
+	jw_kstr(&w, "path", o->dir);
+	jw_kbool(&w, "recursive", o->depth != 1);
+	if (o->depth > 1)
+		jw_kint(&w, "max_depth", o->depth - 1); /* levels below the directory's own */
+	jw_kbool(&w, "include_size", true);
+	jw_kbool(&w, "include_permissions", true);
+	jw_kbool(&w, "show_hidden", true);
+	jw_obj_end(&w);
+	if (w.invalid_utf8) /* JSON cannot name it */
+		op_finish(&o->op, -EOPNOTSUPP);
+	else
+		exchange_start(&o->x);
+}
+
+/* ---- find ---- */
+
+static bool begins(const char *line, const char *with)
+{
+	return strncmp(line, with, strlen(with)) == 0;
+}
+
+/* None at all, or one that knows no -printf. Complaints about files are not meant. */
+static bool is_missing(const struct posix_run *run)
+{
+	int err = run->exit_code ? posix_run_errno(run) : 0;
+
+	return err == -EOPNOTSUPP && run->out.len == 0 && !begins(run->err.data ?: "", "find: '");
+}
+
+/*
+ * find ends with 1 whatever went wrong. Returns the errno if it was find itself
+ * (the directory cannot be read, the output cannot be written), 0 if it was
+ * something below: ret_incomplete, unless that was only taken away before find
+ * could look at it. Names below are quoted and begin with a dot and a slash: no
+ * line about one can look like find's own. The first line may have lost its
+ * beginning; that is one of many, so it is about something below.
+ */
+static int judge(const struct posix_run *run, bool *ret_incomplete)
+{
+	const char *line = run->err.data ?: "";
+
+	for (const char *end; *line; line = *end ? end + 1 : end) {
+		int err;
+
+		end = strchrnul(line, '\n');
+		err = status_from_command(line, (size_t)(end - line), run->exit_code);
+		if (begins(line, "find: ") && !begins(line, "find: './"))
+			return err;
+		if (err != -ENOENT)
+			*ret_incomplete = true;
+	}
+	return 0;
+}
+
+static void take_found(struct list_op *o)
+{
+	struct posix_run *run = &o->run;
+	struct entries e CLEANUP_ENTRIES = { 0 };
+	int r = run->exit_code ? judge(run, &e.incomplete) : 0;
+
+	if (r == 0)
+		r = forgive_excess(
+			&e, entries_parse_find(&e, run->out.data, run->out.len, o->depth != 1));
+	if (r)
+		op_finish_with(&o->op, r, answer_printable(run->err.data ?: "", run->err.len));
+	else
+		finish(o, &e);
+}
+
+static void on_found(struct posix_run *run, int err)
+{
+	struct list_op *o = CONTAINER_OF(run, struct list_op, run);
+
+	if (err == 0 && is_missing(run)) {
+		o->op.sb->features.find = NO;
+		ask_server(o);
+	} else if (err || (run->exit_code != 0 && run->exit_code != 1)) {
+		posix_run_finish_op(run, err);
+	} else {
+		take_found(o);
+	}
+}
+
+static void start(struct op *op)
+{
+	struct list_op *o = (struct list_op *)op;
+	struct posix_run *run = &o->run;
+
+	if (op->sb->features.find == NO) {
+		ask_server(o);
+		return;
+	}
+	posix_run_init(run, op, on_found);
+	run->output = POSIX_BYTES;
+	run->idempotent = true;
+	run->large = true;
+	run->slow = o->depth != 1;
+	/*
+	 * From inside the directory: it may be a link, its own path may be as
+	 * long as paths can be, and what is not a directory says so.
+	 */
+	shell_printf(&run->script, "command cd -P -- %s || exit %d; exec find . -mindepth 1",
+		     o->dir, (int64_t)EXIT_NO_DIR);
+	if (o->depth > 0)
+		shell_printf(&run->script, " -maxdepth %d", (int64_t)o->depth);
+	shell_printf(&run->script, " -printf %s", ENTRIES_FIND_FORMAT);
+	posix_run_start(run);
+}
+
+static void release(struct op *op)
+{
+	struct list_op *o = (struct list_op *)op;
+
+	posix_run_release(&o->run);
+	exchange_release(&o->x);
+	free(o->dir);
+	free(o);
+}
+
+void sandbox_list(struct sandbox *sb, struct call *call, const char *dir, unsigned depth,
+		  struct entries *ret)
+{
+	struct list_op *o;
+
+	if (!sandbox_allows(sb, call, dir))
+		return;
+	o = calloc(1, sizeof(*o));
+	if (o && !(o->dir = strdup(dir)))
+		free(STEAL(o));
+	if (o) {
+		o->depth = depth > INT_MAX ? 0 : depth; /* find counts no further */
+		o->ret = ret;
+	}
+	op_submit((struct op *)o, sb, call, start, release);
+}

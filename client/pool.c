@@ -1,0 +1,258 @@
+/*
+ * libcurl's multi interface on libev: libcurl says which sockets and which
+ * time it waits for, libev says when they are due. Knows nothing of requests.
+ * Loop thread only.
+ */
+#include "pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <utlist.h>
+
+enum {
+	SPARE_MAX = 8,         /* easy handles kept for the next request */
+	IDLE_CONNECTIONS = 16, /* kept open for the next request */
+};
+
+struct pool {
+	struct loop *loop;
+	CURLM *multi;
+	void (*done)(CURL *easy, CURLcode code);
+	ev_timer timer;
+	struct sock *socks; /* those that transfers wait for */
+	CURL *spare[SPARE_MAX];
+	unsigned spares;
+	int idle[IDLE_CONNECTIONS];
+	unsigned idles;
+};
+
+struct sock {
+	ev_io io;
+	struct pool *pool;
+	struct sock *prev, *next;
+};
+
+/* ---- connections that nobody uses ---- */
+
+static void forget_idle(struct pool *p, int fd)
+{
+	for (unsigned i = 0; i < p->idles; i++)
+		if (p->idle[i] == fd)
+			p->idle[i] = p->idle[--p->idles];
+}
+
+/* The transfer is over: its connection is kept, if it is. TLS may send records of its own. */
+static void note_idle(struct pool *p, CURL *easy)
+{
+	curl_socket_t fd = CURL_SOCKET_BAD;
+	char *scheme = NULL;
+	const struct sock *s;
+
+	curl_easy_getinfo(easy, CURLINFO_SCHEME, &scheme);
+	curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, &fd);
+	if (fd == CURL_SOCKET_BAD || !scheme || strcasecmp(scheme, "http") != 0)
+		return;
+	DL_FOREACH (p->socks, s) {
+		if (s->io.fd == fd) /* the next one has it already */
+			return;
+	}
+	forget_idle(p, fd);
+	if (p->idles < IDLE_CONNECTIONS)
+		p->idle[p->idles++] = fd;
+}
+
+/* Puts a socket that was closed by its peer in the place of this one. */
+static void kill_socket(int fd)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+		return;
+	close(ends[1]);
+	dup3(ends[0], fd, O_CLOEXEC);
+	close(ends[0]);
+}
+
+/*
+ * A server that says more than it was asked for: libcurl (until 8.0) would take
+ * that for the beginning of its next answer. Such a connection is not used again.
+ */
+static void refuse_surplus(struct pool *p)
+{
+	char byte;
+
+	for (unsigned i = 0; i < p->idles; i++)
+		if (recv(p->idle[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+			kill_socket(p->idle[i]);
+}
+
+static int close_socket(void *ctx, curl_socket_t fd)
+{
+	forget_idle(ctx, fd);
+	return close(fd);
+}
+
+/* ---- transfers ---- */
+
+/* Tells the owners of what has ended. They may begin and remove others from there. */
+static void reap(struct pool *p)
+{
+	CURLMsg *msg;
+	int left;
+
+	while ((msg = curl_multi_info_read(p->multi, &left))) {
+		CURL *easy = msg->easy_handle;
+		CURLcode code = msg->data.result;
+
+		if (msg->msg != CURLMSG_DONE)
+			continue;
+		note_idle(p, easy);
+		curl_multi_remove_handle(p->multi, easy);
+		p->done(easy, code);
+	}
+}
+
+static void on_socket_ready(struct ev_loop *ev UNUSED, ev_io *w, int revents)
+{
+	struct sock *s = CONTAINER_OF(w, struct sock, io);
+	struct pool *p = s->pool;
+	int events = 0, running;
+
+	if (revents & EV_READ)
+		events |= CURL_CSELECT_IN;
+	if (revents & EV_WRITE)
+		events |= CURL_CSELECT_OUT;
+	/* May free s. */
+	curl_multi_socket_action(p->multi, w->fd, events, &running);
+	reap(p);
+}
+
+static void on_timer(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	struct pool *p = w->data;
+	int running;
+
+	curl_multi_socket_action(p->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+	reap(p);
+}
+
+/* libcurl: this socket is to be watched for that. */
+static int set_socket(CURL *easy UNUSED, curl_socket_t fd, int what, void *ctx, void *socket_ctx)
+{
+	struct pool *p = ctx;
+	struct sock *s = socket_ctx;
+	struct ev_loop *ev = loop_ev(p->loop);
+	int events = 0;
+
+	if (what == CURL_POLL_REMOVE) {
+		if (s) {
+			ev_io_stop(ev, &s->io);
+			DL_DELETE(p->socks, s);
+		}
+		free(s);
+		curl_multi_assign(p->multi, fd, NULL);
+		return 0;
+	}
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return -1;
+		forget_idle(p, fd);
+		s->pool = p;
+		ev_io_init(&s->io, on_socket_ready, fd, 0);
+		DL_APPEND(p->socks, s);
+		curl_multi_assign(p->multi, fd, s);
+	}
+	if (what & CURL_POLL_IN)
+		events |= EV_READ;
+	if (what & CURL_POLL_OUT)
+		events |= EV_WRITE;
+	ev_io_stop(ev, &s->io);
+	ev_io_set(&s->io, fd, events);
+	if (events)
+		ev_io_start(ev, &s->io);
+	return 0;
+}
+
+/* libcurl: wake me then. Never acts from here, as libcurl is in the middle of something. */
+static int set_timer(CURLM *multi UNUSED, long timeout_ms, void *ctx)
+{
+	struct pool *p = ctx;
+	struct ev_loop *ev = loop_ev(p->loop);
+
+	ev_timer_stop(ev, &p->timer);
+	if (timeout_ms >= 0) {
+		ev_timer_set(&p->timer, (ev_tstamp)timeout_ms / 1e3, 0.);
+		ev_timer_start(ev, &p->timer);
+	}
+	return 0;
+}
+
+int pool_new(struct loop *loop, void (*done)(CURL *easy, CURLcode code), struct pool **ret)
+{
+	struct pool *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p->multi = curl_multi_init();
+	if (!p->multi) {
+		free(p);
+		return -ENOMEM;
+	}
+	p->loop = loop;
+	p->done = done;
+	ev_timer_init(&p->timer, on_timer, 0., 0.);
+	p->timer.data = p;
+	curl_multi_setopt(p->multi, CURLMOPT_SOCKETFUNCTION, set_socket);
+	curl_multi_setopt(p->multi, CURLMOPT_SOCKETDATA, p);
+	curl_multi_setopt(p->multi, CURLMOPT_TIMERFUNCTION, set_timer);
+	curl_multi_setopt(p->multi, CURLMOPT_TIMERDATA, p);
+	curl_multi_setopt(p->multi, CURLMOPT_MAXCONNECTS, (long)IDLE_CONNECTIONS);
+	*ret = p;
+	return 0;
+}
+
+void pool_free(struct pool *p)
+{
+	if (!p)
+		return;
+	while (p->spares > 0)
+		curl_easy_cleanup(p->spare[--p->spares]);
+	curl_multi_cleanup(p->multi);
+	ev_timer_stop(loop_ev(p->loop), &p->timer);
+	free(p);
+}
+
+CURL *pool_get(struct pool *p)
+{
+	CURL *easy = p->spares > 0 ? p->spare[--p->spares] : curl_easy_init();
+
+	if (easy) {
+		curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
+		curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, p);
+	}
+	return easy;
+}
+
+void pool_put(struct pool *p, CURL *easy)
+{
+	if (p->spares == SPARE_MAX) {
+		curl_easy_cleanup(easy);
+		return;
+	}
+	curl_easy_reset(easy);
+	p->spare[p->spares++] = easy;
+}
+
+int pool_add(struct pool *p, CURL *easy)
+{
+	refuse_surplus(p);
+	return curl_multi_add_handle(p->multi, easy) == CURLM_OK ? 0 : -ENOMEM;
+}
+
+void pool_remove(struct pool *p, CURL *easy)
+{
+	curl_multi_remove_handle(p->multi, easy);
+}

@@ -1,0 +1,406 @@
+/*
+ * A sandbox's life: made from its configuration, closed once, freed with the
+ * last reference. What it can do is in the other files.
+ */
+#include "sandbox.h"
+
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "log.h"
+#include "pool.h"
+#include "sandbox_i.h"
+#include "url.h"
+#include "view.h"
+
+enum {
+	QUICK_MAX = 8,
+	STREAMS_MAX = 64,
+	WAITS_MAX = 64,
+	FAREWELL_MS = 500,
+	FAREWELL_PAUSE_MS = 100,
+	FAREWELL_TRIES = 3,
+};
+
+/* A request of the last moment: an operation of its own, with its own call. */
+struct farewell {
+	struct op op;
+	struct call call;
+	struct exchange x;
+	const char *method; /* static */
+	char *target;
+	struct farewell *prev, *next; /* sb->farewells until it is sent */
+	unsigned tries;
+	ev_timer again;
+};
+
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+
+static void init_curl(void)
+{
+	curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+/* ---- from the configuration ---- */
+
+static bool is_header_value(const char *s)
+{
+	for (; *s; s++) {
+		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			return false;
+	}
+	return true;
+}
+
+static int add_credential(struct sandbox *sb, const char *name, const char *value)
+{
+	char *line CLEANUP_FREE = NULL;
+	struct curl_slist *more;
+
+	if (asprintf(&line, "%s%s", name, value) < 0)
+		return -ENOMEM;
+	more = curl_slist_append(sb->credentials, line);
+	if (!more)
+		return -ENOMEM;
+	sb->credentials = more;
+	return 0;
+}
+
+static int set_credentials(struct sandbox *sb, const struct sandbox_config *config,
+			   const char **ret_why)
+{
+	/* A server of the last generation knows the key as a bearer only. */
+	const char *bearer = config->bearer ?: config->api_key;
+	int r = 0;
+
+	if ((bearer && !is_header_value(bearer)) ||
+	    (config->api_key && !is_header_value(config->api_key))) {
+		*ret_why = "the key holds control characters";
+		return -EINVAL;
+	}
+	if (config->api_key)
+		r = add_credential(sb, "X-AIO-API-Key: ", config->api_key);
+	if (r == 0 && bearer)
+		r = add_credential(sb, "Authorization: Bearer ", bearer);
+	return r;
+}
+
+static int set_address(struct sandbox *sb, const struct sandbox_config *config,
+		       const char **ret_why)
+{
+	if (!config->url == !config->socket) {
+		*ret_why = "either a URL or a socket is needed";
+		return -EINVAL;
+	}
+	if (config->url) {
+		sb->bypass_proxy = url_is_local(config->url);
+		return url_tidy(config->url, &sb->base_url, ret_why);
+	}
+	if (strlen(config->socket) >= 108) {
+		*ret_why = "the socket's path is too long";
+		return -EINVAL;
+	}
+	sb->bypass_proxy = true;
+	sb->socket = strdup(config->socket);
+	sb->base_url = strdup("http://sandbox");
+	return sb->socket && sb->base_url ? 0 : -ENOMEM;
+}
+
+static int set_up(struct sandbox *sb, const struct sandbox_config *config, const char **ret_why)
+{
+	int r = set_address(sb, config, ret_why);
+
+	if (r == 0)
+		r = set_credentials(sb, config, ret_why);
+	if (r == 0) {
+		r = view_root(config->root ?: "/mnt/user-data", &sb->root);
+		if (r == -EINVAL)
+			*ret_why = "the root must be an absolute path without ..";
+	}
+	if (r < 0)
+		return r;
+	sb->label = strdup(config->label ?: config->socket ?: sb->base_url);
+	if (!sb->label)
+		return -ENOMEM;
+	if (config->cacert && !(sb->cacert = strdup(config->cacert)))
+		return -ENOMEM;
+	sb->insecure = config->insecure;
+	r = posix_channel_new(&sb->posix);
+	if (r == 0)
+		r = command_channel_new(&sb->commands);
+	return r;
+}
+
+static void sandbox_free(struct sandbox *sb)
+{
+	assert(!sb->pool && !sb->ops && !sb->farewells);
+	posix_channel_free(sb->posix);
+	command_channel_free(sb->commands);
+	if (sb->info)
+		sandbox_info_release(sb->info);
+	free(sb->info);
+	curl_slist_free_all(sb->credentials);
+	free(sb->base_url);
+	free(sb->socket);
+	free(sb->label);
+	free(sb->root);
+	free(sb->cacert);
+	pthread_cond_destroy(&sb->cond);
+	lock_destroy(&sb->lock);
+	free(sb);
+}
+
+int sandbox_new(struct loop *loop, const struct sandbox_config *config, struct sandbox **ret,
+		const char **ret_why)
+{
+	struct sandbox *sb = calloc(1, sizeof(*sb));
+	const char *why = NULL;
+	int r;
+
+	if (!sb)
+		return -ENOMEM;
+	pthread_once(&curl_once, init_curl);
+	lock_init(&sb->lock);
+	pthread_cond_init(&sb->cond, NULL);
+	sb->loop = loop;
+	atomic_init(&sb->refs, 1);
+	atomic_init(&sb->closed, false);
+	sb->lanes[LANE_QUICK].max = QUICK_MAX;
+	sb->lanes[LANE_STREAM].max = STREAMS_MAX;
+	sb->lanes[LANE_WAIT].max = WAITS_MAX;
+	r = set_up(sb, config, &why);
+	if (r < 0) {
+		if (ret_why)
+			*ret_why = why;
+		sandbox_free(sb);
+		return r;
+	}
+	*ret = sb;
+	return 0;
+}
+
+/* ---- references ---- */
+
+struct sandbox *sandbox_ref(struct sandbox *sb)
+{
+	atomic_fetch_add(&sb->refs, 1);
+	return sb;
+}
+
+void sandbox_put(struct sandbox *sb)
+{
+	if (atomic_fetch_sub(&sb->refs, 1) == 1)
+		sandbox_free(sb);
+}
+
+void sandbox_unref(struct sandbox *sb)
+{
+	if (!sb)
+		return;
+	sandbox_close(sb);
+	sandbox_put(sb);
+}
+
+/* ---- paths ---- */
+
+/* A stranger's path on one line of the log. */
+static void printable(char *to, size_t size, const char *s)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < size && s[i]; i++)
+		to[i] = s[i] >= 0x20 && s[i] < 0x7f ? s[i] : '?';
+	to[i] = 0;
+}
+
+bool sandbox_allows(struct sandbox *sb, struct call *call, const char *path)
+{
+	char shown[256];
+	const char *why = NULL;
+	int r = view_check(sb->root, path, &why);
+
+	if (r == 0)
+		return true;
+	if (r != -ENAMETOOLONG) { /* that is anybody's mistake, the others are the caller's */
+		printable(shown, sizeof(shown), path);
+		log_error("%s: refused path %s: %s", sb->label, shown, why);
+	}
+	op_reject(sb, call, r, "%s", why);
+	return false;
+}
+
+/* ---- closing ---- */
+
+/* Loop thread: closes the sockets; nothing uses them any more. */
+static void tear_down(struct sandbox *sb)
+{
+	pool_free(STEAL(sb->pool));
+	lock(&sb->lock);
+	sb->torn_down = true;
+	pthread_cond_broadcast(&sb->cond);
+	unlock(&sb->lock);
+}
+
+/* After the last farewell. A job, as that ends inside the pool, which goes now. */
+static void run_end(struct job *job)
+{
+	struct sandbox *sb = CONTAINER_OF(job, struct sandbox, end_job);
+
+	tear_down(sb);
+	sandbox_put(sb);
+}
+
+static struct op *next_to_interrupt(const struct sandbox *sb)
+{
+	struct op *op;
+
+	DL_FOREACH (sb->ops, op) {
+		if (!op->farewell)
+			break;
+	}
+	return op;
+}
+
+static void run_close(struct job *job)
+{
+	struct sandbox *sb = CONTAINER_OF(job, struct sandbox, close_job);
+	struct op *op;
+
+	sb->closing = true;
+	/* Their owners cannot start others: the sandbox is closed already. */
+	while ((op = next_to_interrupt(sb)))
+		op_interrupt(op, -ENOTCONN);
+	while (sb->farewells)
+		sandbox_say_farewell(sb, sb->farewells);
+	if (!sb->farewells_running)
+		tear_down(sb);
+	sandbox_put(sb);
+}
+
+void sandbox_close(struct sandbox *sb)
+{
+	if (!atomic_exchange(&sb->closed, true)) {
+		sandbox_ref(sb);
+		sb->close_job.run = run_close;
+		loop_post(sb->loop, &sb->close_job);
+	}
+	if (loop_is_current(sb->loop))
+		return;
+	lock(&sb->lock);
+	while (!sb->torn_down)
+		pthread_cond_wait(&sb->cond, &sb->lock.mutex);
+	unlock(&sb->lock);
+}
+
+/* ---- farewells ---- */
+
+struct sandbox *sandbox_hold(struct sandbox *sb)
+{
+	sb->farewells_running++;
+	return sandbox_ref(sb);
+}
+
+void sandbox_let_go(struct sandbox *sb)
+{
+	if (--sb->farewells_running > 0 || !sb->closing) {
+		sandbox_put(sb);
+		return;
+	}
+	sb->end_job.run = run_end; /* takes over the reference */
+	loop_post(sb->loop, &sb->end_job);
+}
+
+struct farewell *sandbox_add_farewell(struct sandbox *sb, const char *method, const char *target)
+{
+	struct farewell *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->method = method;
+	f->target = strdup(target);
+	if (!f->target) {
+		free(f);
+		return NULL;
+	}
+	DL_APPEND(sb->farewells, f);
+	return f;
+}
+
+static void free_farewell(struct farewell *f)
+{
+	free(f->target);
+	free(f);
+}
+
+void sandbox_drop_farewell(struct sandbox *sb, struct farewell *f)
+{
+	if (!f)
+		return;
+	DL_DELETE(sb->farewells, f);
+	free_farewell(f);
+}
+
+static void start_farewell(struct op *op);
+
+static void on_farewell_again(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	start_farewell(w->data);
+}
+
+/*
+ * A 404 may mean that it overtook what it is to undo: a request that its caller
+ * gave up, still on its way to the server on another connection.
+ */
+static void on_farewell_answer(struct exchange *x, int err)
+{
+	struct farewell *f = CONTAINER_OF(x, struct farewell, x);
+
+	if (err || x->status != 404 || f->tries == FAREWELL_TRIES) {
+		op_finish(x->op, 0);
+		return;
+	}
+	ev_timer_init(&f->again, on_farewell_again, FAREWELL_PAUSE_MS / 1e3, 0.);
+	f->again.data = &f->op;
+	ev_timer_start(loop_ev(f->op.sb->loop), &f->again);
+}
+
+static void start_farewell(struct op *op)
+{
+	struct farewell *f = (struct farewell *)op;
+
+	f->tries++;
+	exchange_release(&f->x);
+	exchange_init(&f->x, op, f->method, f->target, on_farewell_answer);
+	exchange_start(&f->x);
+}
+
+static void release_farewell_op(struct op *op)
+{
+	struct farewell *f = (struct farewell *)op;
+
+	ev_timer_stop(loop_ev(op->sb->loop), &f->again);
+	exchange_release(&f->x);
+}
+
+static void on_farewell_done(struct call *call)
+{
+	struct farewell *f = CONTAINER_OF(call, struct farewell, call);
+	struct sandbox *sb = call->ctx;
+
+	call_release(call);
+	free_farewell(f);
+	sandbox_let_go(sb);
+}
+
+void sandbox_say_farewell(struct sandbox *sb, struct farewell *f)
+{
+	if (!f)
+		return;
+	DL_DELETE(sb->farewells, f);
+	call_init(&f->call, FAREWELL_MS);
+	f->call.done = on_farewell_done;
+	f->call.ctx = sandbox_hold(sb);
+	f->op.farewell = true;
+	op_submit(&f->op, sb, &f->call, start_farewell, release_farewell_op);
+}

@@ -1,0 +1,282 @@
+/*
+ * One sandbox over HTTP: the public face of client/.
+ *
+ * Any thread may call any function here. Operations only start something and
+ * return; the call (call.h) tells how it ended. Paths are absolute paths of
+ * the sandbox, byte strings without NUL, and must lie in the view's root:
+ * otherwise the call ends with -EACCES (-EINVAL for a relative one) before any
+ * request, and an error is logged; -ENAMETOOLONG for what no path can be. A
+ * closed sandbox ends every call with -ENOTCONN.
+ *
+ * Errors are those of the sandbox's own system calls where it reports them;
+ * -ETIMEDOUT past the call's time, -ECANCELED, -ECONNREFUSED/-ECONNRESET/
+ * -EHOSTUNREACH from the network, -EKEYREJECTED/-EPROTO from TLS, -EACCES for a
+ * refused key, -EAGAIN/-EBUSY from a server or proxy that is not up to it now,
+ * -EOPNOTSUPP for what the server cannot do, -EBADMSG/-EMSGSIZE for nonsense,
+ * -EIO when nothing better is known.
+ */
+#pragma once
+
+#include "buf.h"
+#include "call.h"
+#include "entries.h"
+#include "watch_event.h"
+
+struct sandbox;
+
+/* ---- life ---- */
+
+struct sandbox_config {
+	const char *url;     /* http(s)://host[:port][/prefix]; or */
+	const char *socket;  /* path of a unix socket */
+	const char *root;    /* of the view; NULL: /mnt/user-data */
+	const char *label;   /* for the log, e.g. the thread's id; may be NULL */
+	const char *bearer;  /* a token or JWT: Authorization: Bearer … */
+	const char *api_key; /* X-AIO-API-Key: …, and as Bearer if there is no other */
+	const char *cacert;  /* PEM file instead of the system's */
+	bool insecure;       /* do not verify TLS */
+};
+
+/*
+ * Makes a sandbox; nothing is sent. The loop must outlive it. Returns 0, or
+ * -EINVAL with ret_why (static, may be NULL) in words, -ENOMEM.
+ */
+int sandbox_new(struct loop *loop, const struct sandbox_config *config, struct sandbox **ret,
+		const char **ret_why) MUST_CHECK;
+
+/*
+ * Ends the sandbox's use: what is in flight ends with -ENOTCONN, sessions and
+ * watchers that we made are deleted as far as the server answers within about a
+ * second, and when this returns no socket to it is open. May be called by
+ * several threads and several times; from the loop's thread it does not wait
+ * (the sockets then close without the farewell).
+ */
+void sandbox_close(struct sandbox *sb);
+/*
+ * Closes and gives up the caller's reference. NULL is fine. Before loop_free()
+ * call it from another thread than the loop's, so that it is gone.
+ */
+void sandbox_unref(struct sandbox *sb);
+
+/* What is known about the server without asking: "1.0", "1.9", "aiod", or "" before a probe. */
+const char *sandbox_dialect(struct sandbox *sb);
+
+/* ---- what it is ---- */
+
+struct sandbox_info {
+	char *version, *home_dir, *workspace; /* workspace may be NULL */
+	char dialect[8];                      /* "1.0", "1.9" or "aiod" */
+	bool has_bash, has_watch;
+};
+void sandbox_info_release(struct sandbox_info *info);
+
+/* GET /v1/sandbox and what routes there are. Asked once; later calls answer from memory. */
+void sandbox_context(struct sandbox *sb, struct call *call, struct sandbox_info *ret);
+/*
+ * Asks GET /v1/sandbox until it answers 200: tries of at most try_ms, pause_ms
+ * apart, both cut to what is left of the call's time. Ends with 0, or with the
+ * last try's error (-ETIMEDOUT if there was none) when the time is over.
+ */
+void sandbox_wait_ready(struct sandbox *sb, struct call *call, int64_t try_ms, int64_t pause_ms);
+/* One GET /v1/sandbox, not from memory: 0 if it answered 200. */
+void sandbox_ping(struct sandbox *sb, struct call *call);
+
+/* ---- directories and attributes ---- */
+
+/* ret is to be released by the caller on success. depth 0: all levels; 1: the directory itself
+ * only. */
+void sandbox_list(struct sandbox *sb, struct call *call, const char *dir, unsigned depth,
+		  struct entries *ret);
+void sandbox_lstat(struct sandbox *sb, struct call *call, const char *path, struct attr *ret);
+void sandbox_readlink(struct sandbox *sb, struct call *call, const char *path, char **ret_target);
+void sandbox_mkdir(struct sandbox *sb, struct call *call, const char *path, mode_t mode);
+void sandbox_rmdir(struct sandbox *sb, struct call *call, const char *path);
+void sandbox_unlink(struct sandbox *sb, struct call *call, const char *path);
+/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE (-EOPNOTSUPP where the sandbox cannot). */
+void sandbox_rename(struct sandbox *sb, struct call *call, const char *from, const char *to,
+		    unsigned flags);
+void sandbox_link(struct sandbox *sb, struct call *call, const char *from, const char *to);
+/* target is any string; it is not checked against the view. */
+void sandbox_symlink(struct sandbox *sb, struct call *call, const char *target, const char *path);
+/* chmod, truncate and the copies follow symbolic links, as the system calls do. */
+void sandbox_chmod(struct sandbox *sb, struct call *call, const char *path, mode_t mode);
+/* times as in utimensat(2), of the link itself; UTIME_NOW and UTIME_OMIT allowed. */
+void sandbox_utimens(struct sandbox *sb, struct call *call, const char *path,
+		     const struct timespec times[2]);
+void sandbox_truncate(struct sandbox *sb, struct call *call, const char *path, uint64_t size);
+void sandbox_statfs(struct sandbox *sb, struct call *call, const char *path, struct fs_stat *ret);
+/* Copies a file inside the sandbox, replacing the target's content. */
+void sandbox_copy(struct sandbox *sb, struct call *call, const char *from, const char *to);
+/* As copy_file_range(2): both files must exist; ret_copied is what was there to copy. */
+void sandbox_copy_range(struct sandbox *sb, struct call *call, const char *from,
+			uint64_t from_offset, const char *to, uint64_t to_offset, uint64_t len,
+			uint64_t *ret_copied);
+
+/* ---- whole files ---- */
+
+/*
+ * Text as the server's read route gives it (UTF-8, line ends translated):
+ * lines first..last, counted from 1, both included; 0, 0 for all. Use
+ * sandbox_download() for bytes. ret is initialised by the caller.
+ */
+void sandbox_read_file(struct sandbox *sb, struct call *call, const char *path, int64_t first,
+		       int64_t last, struct buf *ret);
+/* Bytes, in place (not atomic; see sandbox_upload). Parents are made. */
+void sandbox_write_file(struct sandbox *sb, struct call *call, const char *path, const void *bytes,
+			size_t len);
+/* Adds to the end in one step of the server: parallel appends lose nothing. Never sent twice. */
+void sandbox_append(struct sandbox *sb, struct call *call, const char *path, const void *bytes,
+		    size_t len);
+/* Bytes, whole or not at all: through a temporary name. No parents are made. */
+void sandbox_update_file(struct sandbox *sb, struct call *call, const char *path, const void *bytes,
+			 size_t len);
+
+/* ---- transfers: the call's timeout_ms counts silence, not the whole ---- */
+
+struct download_head {
+	int64_t size;     /* of the whole file; -1 if the server does not say */
+	const char *etag; /* or NULL; valid during the callback */
+	bool ranged;      /* the server sent only what was asked for */
+};
+
+struct download {
+	uint64_t offset;
+	uint64_t length;           /* 0: to the end */
+	const struct attr *expect; /* the version wanted (copied); NULL: any */
+	/*
+	 * Both on the loop's thread. head may be NULL. data returns 0, -EAGAIN
+	 * to pause (the same bytes come again after sandbox_go_on; the time
+	 * stands still meanwhile), or another errno, which ends the download
+	 * with it.
+	 */
+	int (*head)(void *ctx, const struct download_head *head);
+	int (*data)(void *ctx, const void *bytes, size_t len);
+	void *ctx;
+};
+/*
+ * Streams a file. Ends with 0 only when every byte asked for (or up to the end
+ * of the file) was given to data. With expect, a file that is another one or
+ * changed meanwhile is -ESTALE; without it a change that the server notices is
+ * -ESTALE too. Nothing of two versions is ever reported as a success.
+ */
+void sandbox_download(struct sandbox *sb, struct call *call, const char *path,
+		      const struct download *how);
+
+enum {
+	UPLOAD_NEW = 1, /* only if the name is not taken when the file gets it: -EEXIST */
+};
+struct upload {
+	int64_t size; /* -1: not known yet */
+	int mode;     /* permissions of the file; -1: those it had, or the server's default */
+	unsigned flags;
+	/*
+	 * Fills at most len bytes on the loop's thread: returns how many, 0 at
+	 * the end, -EAGAIN to pause (then sandbox_go_on), or an errno, which
+	 * ends the upload with it. NULL: from fd.
+	 */
+	ssize_t (*read)(void *ctx, char *to, size_t len);
+	void *ctx;
+	int fd; /* with read NULL: a regular file, read from its start with pread(2); must stay open
+		 */
+};
+/*
+ * Puts a file in its place as a whole: a reader in the sandbox sees the old one
+ * or the new one. After a failure the old one is there and nothing of the new.
+ */
+void sandbox_upload(struct sandbox *sb, struct call *call, const char *path,
+		    const struct upload *how);
+/* Any thread: a paused transfer goes on. Harmless when it is not paused or done. */
+void sandbox_go_on(struct sandbox *sb, struct call *call);
+
+/* ---- commands ---- */
+
+enum command_status {
+	COMMAND_COMPLETED,
+	COMMAND_RUNNING,    /* still running: the server stopped waiting */
+	COMMAND_NO_CHANGE,  /* silent for no_change_timeout; still running */
+	COMMAND_TIMED_OUT,  /* killed at its hard timeout */
+	COMMAND_TERMINATED, /* killed otherwise */
+};
+struct command_result {
+	enum command_status status;
+	int exit_code; /* -1 if there is none */
+	char *output;  /* NUL-terminated besides */
+	size_t output_len;
+};
+void command_result_release(struct command_result *r);
+
+/*
+ * Runs a command in the sandbox's one shell session, which starts in the
+ * view's root: cd and export last. One at a time, in order of arrival. A
+ * cancelled or timed-out call ends the wait, not the command. A command is
+ * never sent twice, except that the server's ErrorObservation answer makes it
+ * run once more in a fresh session.
+ */
+void sandbox_execute_command(struct sandbox *sb, struct call *call, const char *command,
+			     struct command_result *ret);
+
+struct bash_command {
+	const char *command;
+	const char *dir;        /* NULL: the view's root */
+	const char *const *env; /* NAME, VALUE, NAME, VALUE, …, NULL; or NULL */
+	int64_t hard_timeout_s; /* 0: none */
+};
+struct bash_result {
+	enum command_status status;
+	int exit_code;   /* negative: a signal; -1 also if there is none */
+	char *out, *err; /* NUL-terminated besides; never NULL */
+	size_t out_len, err_len;
+};
+void bash_result_release(struct bash_result *r);
+
+/* Runs a command in a process of its own and waits for its end. -EOPNOTSUPP, with advice as the
+ * message, where the server has no /v1/bash. */
+void sandbox_bash(struct sandbox *sb, struct call *call, const struct bash_command *cmd,
+		  struct bash_result *ret);
+
+/* The same piece by piece. job is an id that the caller frees; it names a session of its own. */
+void sandbox_bash_start(struct sandbox *sb, struct call *call, const struct bash_command *cmd,
+			char **ret_job);
+struct bash_output {
+	struct bash_result result;      /* what came since the offsets; status and exit code */
+	int64_t out_offset, err_offset; /* for the next call */
+};
+/* Waits up to wait_ms for something new. Offsets are bytes from the start. */
+void sandbox_bash_output(struct sandbox *sb, struct call *call, const char *job, int64_t out_offset,
+			 int64_t err_offset, int64_t wait_ms, struct bash_output *ret);
+/* Text for its stdin (UTF-8). Never sent twice. */
+void sandbox_bash_write(struct sandbox *sb, struct call *call, const char *job, const void *bytes,
+			size_t len);
+/* signal: SIGTERM, SIGKILL or SIGINT (-EINVAL otherwise), to the whole process group. */
+void sandbox_bash_kill(struct sandbox *sb, struct call *call, const char *job, int signal);
+/* Forgets the job and its output; ends what still runs. */
+void sandbox_bash_close(struct sandbox *sb, struct call *call, const char *job);
+
+/* ---- watching ---- */
+
+struct watch {
+	/*
+	 * All on the loop's thread. live: events are coming from now on (also
+	 * after an interruption without a gap); nothing before the first live
+	 * is reported. lost: events may have been missed or are not coming
+	 * (overflow, a gap, a connection that broke and could not be had again
+	 * at once, an event that cannot be read, -EILSEQ for a name that the
+	 * server could not spell): read the tree anew; live follows when they
+	 * come again. event: one change; its strings are valid during the
+	 * callback.
+	 */
+	void (*live)(void *ctx);
+	void (*lost)(void *ctx, int err);
+	void (*event)(void *ctx, const struct watch_event *ev);
+	void *ctx;
+	unsigned debounce_ms; /* 0: the server's least, 50 */
+};
+/*
+ * Watches a tree with nothing excluded. The call goes on until it is cancelled
+ * (-ECANCELED), the sandbox is closed, or watching is impossible: -EOPNOTSUPP
+ * (no such route), -ENOENT, -EBUSY (too many watchers). Broken connections are
+ * mended with backoff. timeout_ms of the call bounds silence of the server,
+ * 0 takes 90 s.
+ */
+void sandbox_watch(struct sandbox *sb, struct call *call, const char *path,
+		   const struct watch *how);

@@ -1,0 +1,93 @@
+/* One sandbox, inside: for the files of client/ only. */
+#pragma once
+
+#include <curl/curl.h>
+#include <stdatomic.h>
+
+#include "exchange.h"
+#include "sandbox.h"
+
+enum tri { UNKNOWN, NO, YES };
+
+/* What is known of the server; loop thread only. */
+struct features {
+	enum tri bash;  /* /v1/bash */
+	enum tri watch; /* /v1/file/watch */
+	enum tri aiod;  /* /v1/capabilities */
+	enum tri range; /* answered a Range with 206 (or with 200: NO) */
+	enum tri find;  /* the sandbox has one that knows -printf (NO, or unknown) */
+};
+
+struct lane_state {
+	unsigned running, max;
+	struct exchange *queue;
+};
+
+struct sandbox {
+	/* immutable after sandbox_new() */
+	struct loop *loop;
+	char *base_url; /* without a trailing slash; http://sandbox for a unix socket */
+	char *socket;   /* or NULL */
+	char *label;    /* for the log */
+	char *root;     /* absolute, normal; no trailing slash except "/" */
+	char *cacert;   /* or NULL */
+	bool insecure;
+	bool bypass_proxy;
+	struct curl_slist *credentials; /* headers */
+
+	atomic_int refs;
+	atomic_bool closed;
+	_Atomic(const char *) dialect; /* static; NULL before a probe */
+
+	struct lock lock; /* with cond: for sandbox_close() to wait on */
+	pthread_cond_t cond;
+	bool torn_down; /* guarded by lock */
+
+	/* loop thread only */
+	struct job close_job, end_job;
+	bool closing;      /* only farewells still run */
+	struct pool *pool; /* NULL before the first request and once closed */
+	struct lane_state lanes[LANES];
+	struct op *ops;
+	struct farewell *farewells; /* to be sent at the end */
+	unsigned farewells_running;
+	struct features features;
+	struct sandbox_info *info;        /* of GET /v1/sandbox; NULL until asked */
+	struct posix_channel *posix;      /* posix_run.c */
+	struct command_channel *commands; /* command.c */
+};
+
+struct sandbox *sandbox_ref(struct sandbox *sb);
+/* Gives up a reference without closing; the last one frees. */
+void sandbox_put(struct sandbox *sb);
+/*
+ * Whether an operation may name this path (view.h). If not, that is logged as
+ * an error (but for one that is too long) and the call ends with it: the caller
+ * just returns.
+ */
+bool sandbox_allows(struct sandbox *sb, struct call *call, const char *path) MUST_CHECK;
+
+/* The channels of posix_run.c and command.c: made with the sandbox and freed with it. */
+int posix_channel_new(struct posix_channel **ret) MUST_CHECK;
+void posix_channel_free(struct posix_channel *ch);
+int command_channel_new(struct command_channel **ret) MUST_CHECK;
+void command_channel_free(struct command_channel *ch);
+
+/*
+ * A request to be sent when the sandbox is closed (half a second at most), so
+ * that the server forgets what we made there: a session, a watcher. Loop thread.
+ * method must be static, target is copied. Returns a token to withdraw it with, or NULL.
+ */
+struct farewell *sandbox_add_farewell(struct sandbox *sb, const char *method, const char *target);
+/* Sends it now, not waiting for the answer, and forgets it. NULL is fine. */
+void sandbox_say_farewell(struct sandbox *sb, struct farewell *f);
+/* Forgets it unsent. NULL is fine. */
+void sandbox_drop_farewell(struct sandbox *sb, struct farewell *f);
+
+/*
+ * Keeps the connections of a sandbox that is being closed until it is let go:
+ * for operations with op.farewell set. They must end by themselves within half a
+ * second of the close. Returns sb, with a reference. Loop thread.
+ */
+struct sandbox *sandbox_hold(struct sandbox *sb);
+void sandbox_let_go(struct sandbox *sb);

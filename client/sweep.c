@@ -1,0 +1,98 @@
+/*
+ * See sweep.h. An operation with a call of its own. On an open sandbox it has
+ * some time; when that is closed meanwhile it becomes a farewell, which has
+ * half a second. Loop thread only.
+ */
+#include "sweep.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "jsonw.h"
+#include "reply.h"
+#include "sandbox_i.h"
+#include "session.h"
+
+enum {
+	SWEEP_MS = 10000,
+	FAREWELL_MS = 500,
+};
+
+struct broom {
+	struct op op;
+	struct call call;
+	struct exchange x;
+	bool in_shell;
+	char *script;
+};
+
+static void on_swept(struct exchange *x, int err)
+{
+	struct broom *b = CONTAINER_OF(x, struct broom, x);
+	struct answer a CLEANUP_ANSWER = { 0 };
+	const char *session = NULL;
+
+	if (reply_decode(&a, x, err) == 0)
+		session = answer_str(a.data, "session_id");
+	if (session) /* a command without one leaves a new one behind */
+		session_end_id(x->op->sb, b->in_shell ? SESSION_SHELL : SESSION_BASH, session);
+	op_finish(&b->op, 0);
+}
+
+static void start_sweep(struct op *op)
+{
+	struct broom *b = (struct broom *)op;
+	struct jw w;
+
+	/* Every server has the shell. */
+	b->in_shell = op->sb->features.bash != YES;
+	exchange_init(&b->x, op, "POST", b->in_shell ? "/v1/shell/exec" : "/v1/bash/exec",
+		      on_swept);
+	b->x.idempotent = true;
+	jw_init(&w, &b->x.body);
+	jw_obj(&w);
+	jw_kstr(&w, "command", b->script);
+	jw_kstr(&w, "exec_dir", "/");
+	jw_obj_end(&w);
+	exchange_start(&b->x);
+}
+
+static void release_sweep(struct op *op)
+{
+	exchange_release(&((struct broom *)op)->x);
+}
+
+static void on_closed(struct op *op, int err)
+{
+	if (err == -ENOTCONN)
+		sweep(op->sb, ((struct broom *)op)->script);
+}
+
+static void on_sweep_done(struct call *call)
+{
+	struct broom *b = CONTAINER_OF(call, struct broom, call);
+	struct sandbox *held = call->ctx;
+
+	call_release(call);
+	free(b->script);
+	free(b);
+	if (held)
+		sandbox_let_go(held);
+}
+
+void sweep(struct sandbox *sb, const char *script)
+{
+	struct broom *b = calloc(1, sizeof(*b));
+	bool closing = sb->closing;
+
+	if (!b || !(b->script = strdup(script))) {
+		free(b);
+		return;
+	}
+	call_init(&b->call, closing ? FAREWELL_MS : SWEEP_MS);
+	b->call.done = on_sweep_done;
+	b->call.ctx = closing ? sandbox_hold(sb) : NULL;
+	b->op.farewell = closing;
+	b->op.interrupted = closing ? NULL : on_closed;
+	op_submit(&b->op, sb, &b->call, start_sweep, release_sweep);
+}

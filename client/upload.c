@@ -1,0 +1,366 @@
+/*
+ * Uploads: a file's new content, put in its place as a whole. Must not know
+ * where the bytes come from. Loop thread, except the public function.
+ *
+ * The server's route writes straight onto its target (only aiod's stages) and
+ * makes the directories above it. A filesystem may do neither, so
+ *
+ *  - the directory is looked at first. That is no command but a question to the
+ *    find route, which is quick on every server: the path "." below it;
+ *  - the bytes go to a temporary name beside the file, and one command gives it
+ *    its mode and its name; unless the server stages itself and no mode is asked
+ *    for: then they go straight to it.
+ *
+ * Nothing is ever removed but a temporary name: whoever cleans up late cannot
+ * know whose file bears the final one by then.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "alias.h"
+#include "jsonw.h"
+#include "reply.h"
+#include "sandbox_i.h"
+#include "shellquote.h"
+#include "sweep.h"
+
+enum way {
+	STAGED, /* to a temporary name, then renamed */
+	ATOMIC, /* to the name itself: the server stages */
+};
+
+struct upload_op {
+	struct op op;
+	struct alias alias; /* of dir */
+	struct exchange x;
+	struct posix_run run;
+
+	char *path, *dir;
+	struct upload how;
+
+	enum way way;
+	char *place;  /* where the bytes go */
+	char *target; /* the same as the request names it */
+	bool made;    /* a temporary name may be there that has to go if this fails */
+	int error;    /* how it ends, once that is gone */
+	char *message;
+};
+
+/* ---- the end ---- */
+
+static void undo_script(const struct upload_op *o, struct buf *to)
+{
+	shell_printf(to, "command rm -f -- %s", o->place);
+}
+
+static void on_undone(struct posix_run *run, int err)
+{
+	struct upload_op *o = CONTAINER_OF(run, struct upload_op, run);
+
+	o->made = err != 0;
+	op_finish_with(&o->op, o->error, STEAL(o->message));
+}
+
+/* The next command, to be filled and started. */
+static struct buf *new_run(struct upload_op *o, void (*then)(struct posix_run *, int))
+{
+	posix_run_release(&o->run);
+	posix_run_init(&o->run, &o->op, then);
+	op_progress(&o->op);
+	return &o->run.script;
+}
+
+/* Takes the message. */
+static void fail(struct upload_op *o, int err, char *message)
+{
+	if (!o->made) {
+		op_finish_with(&o->op, err, message);
+		return;
+	}
+	o->error = err;
+	o->message = message;
+	undo_script(o, new_run(o, on_undone));
+	o->run.idempotent = true;
+	posix_run_start(&o->run);
+}
+
+/* ---- into its place ---- */
+
+static void on_placed(struct posix_run *run, int err)
+{
+	struct upload_op *o = CONTAINER_OF(run, struct upload_op, run);
+
+	/* If it ran it has tidied up. */
+	o->made = err != 0;
+	if (err)
+		fail(o, err, STEAL(run->message));
+	else
+		posix_run_finish_op(run, 0);
+}
+
+/* mv -n leaves the file where it is, and old ones say nothing. */
+static void rename_script(const struct upload_op *o, struct buf *s)
+{
+	if (o->how.flags & UPLOAD_NEW)
+		shell_printf(s,
+			     " && command mv -nT -- %s %s && if [ -e %s ]; then "
+			     "echo 'mv: cannot move: File exists' >&2; false; fi",
+			     o->place, o->path, o->place);
+	else
+		shell_printf(s, " && command mv -fT -- %s %s", o->place, o->path);
+}
+
+/* The owner comes before the mode, which it may change. */
+static void place(struct upload_op *o)
+{
+	struct buf *s = new_run(o, on_placed);
+
+	buf_puts(s, "{ ");
+	if (o->how.mode >= 0)
+		shell_printf(s, "command chmod %o -- %s", (unsigned)o->how.mode, o->place);
+	else if (o->how.flags & UPLOAD_NEW)
+		buf_puts(s, "true");
+	else
+		shell_printf(s,
+			     "if [ -e %s ]; then command chown --reference=%s -- %s 2>/dev/null; "
+			     "command chmod --reference=%s -- %s; fi",
+			     o->path, o->path, o->place, o->path, o->place);
+	rename_script(o, s);
+	buf_puts(s, "; } || { r=$?; ");
+	undo_script(o, s);
+	buf_puts(s, "; exit $r; }");
+	posix_run_start(&o->run);
+}
+
+/* ---- the bytes ---- */
+
+static void on_sent(struct exchange *x, int err)
+{
+	struct upload_op *o = CONTAINER_OF(x, struct upload_op, x);
+	struct answer a CLEANUP_ANSWER = { 0 };
+	int64_t stored;
+
+	err = reply_decode(&a, x, err);
+	if (err) {
+		fail(o, err, STEAL(a.message));
+		return;
+	}
+	stored = answer_int(a.data, "file_size", -1);
+	if (stored >= 0 && (uint64_t)stored != x->form_sent) {
+		fail(o, -EIO, strdup("the server stored another number of bytes"));
+	} else if (o->way == STAGED) {
+		place(o);
+	} else {
+		o->made = false; /* it stays */
+		op_finish(&o->op, 0);
+	}
+}
+
+/* A staging file lies in the page cache: reading it on the loop costs no more than memory. */
+static ssize_t read_fd(const struct upload_op *o, char *to, size_t len)
+{
+	ssize_t n = pread(o->how.fd, to, len, (off_t)o->x.form_sent);
+
+	return n < 0 ? -errno : n;
+}
+
+static ssize_t on_read(struct exchange *x, char *to, size_t len)
+{
+	struct upload_op *o = CONTAINER_OF(x, struct upload_op, x);
+
+	o->made = o->way != ATOMIC;
+	return o->how.read ? o->how.read(o->how.ctx, to, len) : read_fd(o, to, len);
+}
+
+static void send_file(struct upload_op *o)
+{
+	struct exchange *x = &o->x;
+
+	exchange_release(x);
+	exchange_init(x, &o->op, "POST", "/v1/file/upload", on_sent);
+	x->lane = LANE_STREAM;
+	x->form_path = o->target;
+	x->form_size = o->how.size;
+	x->read = on_read;
+	/* Nobody else writes to the temporary name, and a file can be read again. */
+	x->idempotent = o->way == STAGED && !o->how.read;
+	x->fresh = !x->idempotent; /* not on a connection that may just be closing */
+	exchange_start(x);
+}
+
+/* ---- the directory ---- */
+
+static int set_place(struct upload_op *o, enum way way)
+{
+	char id[UUID_LEN + 1];
+
+	o->way = way;
+	free(STEAL(o->place));
+	free(STEAL(o->target));
+	if (way != STAGED) {
+		o->place = strdup(o->path);
+		o->target = strdup(o->path);
+		return o->place && o->target ? 0 : -ENOMEM;
+	}
+	uuid_make(id);
+	if (asprintf(&o->place, "%s/.threadfs-upload-%s", o->dir, id) < 0)
+		o->place = NULL;
+	if (asprintf(&o->target, "%s/.threadfs-upload-%s",
+		     o->alias.path[0] ? o->alias.path : o->dir, id) < 0)
+		o->target = NULL;
+	return o->place && o->target ? 0 : -ENOMEM;
+}
+
+static void begin(struct upload_op *o, enum way way)
+{
+	int r = set_place(o, way);
+
+	if (r < 0)
+		op_finish(&o->op, r);
+	else
+		send_file(o);
+}
+
+static void on_dir_entered(struct posix_run *run, int err)
+{
+	struct upload_op *o = CONTAINER_OF(run, struct upload_op, run);
+
+	if (err || run->exit_code != 0)
+		posix_run_finish_op(run, err);
+	else
+		begin(o, o->way);
+}
+
+/* Asks the sandbox itself: slower, but there is no doubt. */
+static void enter_dir(struct upload_op *o)
+{
+	shell_printf(new_run(o, on_dir_entered), "command cd -- %s", o->dir);
+	o->run.idempotent = true;
+	posix_run_start(&o->run);
+}
+
+static bool says_there_is_none(int err)
+{
+	return err == -ENOENT || err == -ENOTDIR || err == -ELOOP || err == -ENAMETOOLONG;
+}
+
+static void on_found(struct exchange *x, int err)
+{
+	struct upload_op *o = CONTAINER_OF(x, struct upload_op, x);
+	struct answer a CLEANUP_ANSWER = { 0 };
+	const cJSON *files;
+
+	err = reply_decode(&a, x, err);
+	if (says_there_is_none(err)) {
+		op_finish_with(&o->op, err, STEAL(a.message));
+		return;
+	}
+	files = err ? NULL : cJSON_GetObjectItemCaseSensitive(a.data, "files");
+	if (cJSON_GetArraySize(files) > 0)
+		begin(o, o->way);
+	else
+		enter_dir(o);
+}
+
+static void find_dir(struct upload_op *o)
+{
+	struct exchange *x = &o->x;
+	struct jw w;
+
+	exchange_init(x, &o->op, "POST", "/v1/file/find", on_found);
+	x->idempotent = true;
+	jw_init(&w, &x->body);
+	jw_obj(&w);
+	jw_kstr(&w, "path", o->dir);
+	jw_kstr(&w, "glob", ".");
+	jw_obj_end(&w);
+	exchange_start(x);
+}
+
+static void on_alias(struct alias *a, int err)
+{
+	struct upload_op *o = CONTAINER_OF(a, struct upload_op, alias);
+
+	if (err)
+		op_finish_with(&o->op, err, STEAL(a->message));
+	else
+		begin(o, STAGED);
+}
+
+static void start_upload(struct op *op)
+{
+	struct upload_op *o = (struct upload_op *)op;
+
+	if (op->sb->features.aiod == YES && !alias_needed(o->path) && o->how.mode < 0 &&
+	    !(o->how.flags & UPLOAD_NEW))
+		o->way = ATOMIC;
+	if (alias_needed(o->dir))
+		alias_start(&o->alias, op, o->dir, ALIAS_DIR, on_alias);
+	else if (strpbrk(o->dir, "*?[")) /* servers take the directory for a part of the pattern */
+		enter_dir(o);
+	else
+		find_dir(o);
+}
+
+static void go_on(struct op *op)
+{
+	exchange_go_on(&((struct upload_op *)op)->x);
+}
+
+static void release_upload(struct op *op)
+{
+	struct upload_op *o = (struct upload_op *)op;
+	struct buf script CLEANUP_BUF = BUF_INIT(0);
+
+	exchange_release(&o->x);
+	posix_run_release(&o->run);
+	if (o->made) {
+		undo_script(o, &script);
+		if (!script.error)
+			sweep(op->sb, script.data);
+	}
+	alias_release(&o->alias);
+	free(o->message);
+	free(o->place);
+	free(o->target);
+	free(o->dir);
+	free(o->path);
+	free(o);
+}
+
+static struct upload_op *new_upload(const char *path, const struct upload *how)
+{
+	struct upload_op *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	o->path = strdup(path);
+	o->dir = o->path ? strndup(path, MAX((size_t)(strrchr(path, '/') - path), 1)) : NULL;
+	if (!o->dir) {
+		free(o->path);
+		free(o);
+		return NULL;
+	}
+	o->how = *how;
+	o->op.on_silence = true;
+	o->op.go_on = go_on;
+	return o;
+}
+
+void sandbox_upload(struct sandbox *sb, struct call *call, const char *path,
+		    const struct upload *how)
+{
+	const char *name;
+
+	if (!sandbox_allows(sb, call, path))
+		return;
+	name = strrchr(path, '/') + 1;
+	if (strcmp(path, sb->root) == 0 || !name[0] || strcmp(name, ".") == 0)
+		op_reject(sb, call, -EISDIR, "the path names a directory");
+	else if (how->size < -1 || how->size > INT64_MAX / 2 || how->mode < -1 || how->mode > 07777)
+		op_reject(sb, call, -EINVAL, "size or mode out of range");
+	else
+		op_submit((struct op *)new_upload(path, how), sb, call, start_upload,
+			  release_upload);
+}

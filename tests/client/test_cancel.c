@@ -1,0 +1,399 @@
+/*
+ * Cancelling: any operation, at any moment, from another thread. It ends soon,
+ * and nothing of it is left.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "every.h"
+
+enum {
+	ROUNDS = 5,        /* of each operation */
+	MEDIAN_MS = 100,   /* of all cancellations */
+	LONGEST_MS = 2000, /* machines are noisy */
+	RANDOM = 1000,     /* cancellations */
+	THREADS = 4,
+	DELAY_MAX_US = 20000,
+};
+
+static int64_t clock_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+/* ---- how soon ---- */
+
+struct canceller {
+	struct call *call;
+	int64_t at_us;
+};
+
+static void *cancel_it(void *arg)
+{
+	struct canceller *c = arg;
+
+	c->at_us = clock_us();
+	call_cancel(c->call);
+	return NULL;
+}
+
+/* Cancels the attempt from another thread. Returns how long its end took. */
+static int64_t cancel_and_wait(struct attempt *a)
+{
+	struct canceller c = { .call = &a->call };
+	pthread_t thread;
+	int64_t end_us;
+	int r;
+
+	assert_int_equal(pthread_create(&thread, NULL, cancel_it, &c), 0);
+	r = call_wait(&a->call);
+	end_us = clock_us();
+	pthread_join(thread, NULL);
+	if (r != -ECANCELED)
+		fail_msg("%s: %d (%s)", a->op->name, r, a->call.message ?: "no words");
+	if (attempt_judge(a))
+		fail_msg("%s: %s", a->op->name, attempt_judge(a));
+	return end_us - c.at_us;
+}
+
+static int compare(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void check_times(const char *what, int64_t *us, size_t n)
+{
+	size_t middle = n / 2, nearly_last = n * 99 / 100;
+
+	assert_true(n > 0);
+	qsort(us, n, sizeof(*us), compare);
+	print_message("%s, %zu times: median %.2f ms, 99 %% %.2f ms, longest %.2f ms\n", what, n,
+		      (double)us[middle] / 1e3, (double)us[nearly_last] / 1e3,
+		      (double)us[n - 1] / 1e3);
+	assert_in_range(us[n / 2] / 1000, 0, MEDIAN_MS * slowness());
+	assert_in_range(us[n - 1] / 1000, 0, LONGEST_MS * slowness());
+}
+
+/* The server holds the operation's request number `held` (from 0); false if it makes fewer. */
+static bool cancel_held(struct fixture *f, const struct every_op *op, size_t held, int64_t *ret_us)
+{
+	struct sandbox *sb = fixture_open(f, NULL);
+	struct attempt a;
+	bool cancelled;
+
+	attempt_init(&a, op, 0);
+	attempt_prepare(&a, f);
+	/* Requests of the one before still count until their connections have ended. */
+	assert_true(rogue_wait_connections(f->rogue, 0, 10000));
+	rogue_forget(f->rogue);
+	rogue_add(f->rogue,
+		  &(struct rogue_rule){ .skip = (unsigned)held, .hold_ms = ROGUE_UNTIL_RELEASED });
+	attempt_start(&a, sb);
+	while (!attempt_has_ended(&a) && !rogue_wait_for(f->rogue, NULL, NULL, held + 1, 5))
+		;
+	/* What is said after the end are farewells. */
+	cancelled = !attempt_has_ended(&a);
+	if (cancelled)
+		*ret_us = cancel_and_wait(&a);
+	attempt_release(&a);
+	rogue_clear(f->rogue);
+	rogue_release(f->rogue);
+	sandbox_unref(sb);
+	assert_int_equal(count_sockets_to(rogue_socket(f->rogue)), 0);
+	return cancelled;
+}
+
+static void test_every_operation_ends_soon_when_cancelled(void **state)
+{
+	struct fixture *f = *state;
+	int64_t us[1000];
+	size_t n = 0;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		for (size_t i = 0; i < every_op_len; i++) {
+			size_t held = 0, before = n;
+
+			/* The stream of a watch has no end and no third request. */
+			size_t most = every_op[i].flags & EVERY_ENDLESS ? 2 : ARRAY_SIZE(us) - n;
+
+			while (held < most && cancel_held(f, &every_op[i], held, &us[n])) {
+				held++;
+				n++;
+			}
+			assert_true(n > before);
+		}
+	}
+	check_times("held by the server", us, n);
+}
+
+/* ---- what takes long by itself ---- */
+
+static int keep_waiting(void *ctx, const void *bytes UNUSED, size_t len UNUSED)
+{
+	atomic_store((atomic_bool *)ctx, true);
+	return -EAGAIN;
+}
+
+static ssize_t nothing_yet(void *ctx, char *to UNUSED, size_t len UNUSED)
+{
+	atomic_store((atomic_bool *)ctx, true);
+	return -EAGAIN;
+}
+
+static void wait_flag(const atomic_bool *flag)
+{
+	int64_t deadline = clock_ms() + 20000;
+
+	while (!atomic_load(flag) && clock_ms() < deadline)
+		usleep(1000);
+	assert_true(atomic_load(flag));
+}
+
+static void test_paused_transfers_end_soon_when_cancelled(void **state)
+{
+	struct fixture *f = *state;
+	int64_t us[2 * ROUNDS];
+	size_t n = 0;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		atomic_bool reached = false;
+		const struct download down = { .data = keep_waiting, .ctx = &reached };
+		const struct upload up = {
+			.size = -1, .mode = -1, .read = nothing_yet, .ctx = &reached, .fd = -1
+		};
+		struct attempt a;
+
+		attempt_init(&a, &every_op[0], 0);
+		attempt_prepare(&a, f);
+		snprintf(a.paths[0], sizeof(a.paths[0]), "%s/file", a.dir);
+		sandbox_download(f->sb, &a.call, a.paths[0], &down);
+		wait_flag(&reached);
+		us[n++] = cancel_and_wait(&a);
+		call_release(&a.call);
+
+		atomic_store(&reached, false);
+		call_init(&a.call, 0);
+		sandbox_upload(f->sb, &a.call, a.paths[0], &up);
+		wait_flag(&reached);
+		us[n++] = cancel_and_wait(&a);
+		attempt_release(&a);
+	}
+	check_times("paused transfers", us, n);
+}
+
+static void test_long_commands_end_soon_when_cancelled(void **state)
+{
+	const struct bash_command sleeps = { .command = "sleep 600" };
+	struct fixture *f = *state;
+	int64_t us[2 * ROUNDS];
+	size_t n = 0;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		struct attempt a;
+
+		rogue_forget(f->rogue);
+		attempt_init(&a, &every_op[0], 0);
+		sandbox_execute_command(f->sb, &a.call, "sleep 600", &a.result.command);
+		assert_true(rogue_wait_for(f->rogue, "POST", "/v1/shell/exec", 1, 20000));
+		us[n++] = cancel_and_wait(&a);
+		call_release(&a.call);
+		if (!f->has_bash)
+			continue;
+		call_init(&a.call, 0);
+		sandbox_bash(f->sb, &a.call, &sleeps, &a.result.bash);
+		assert_true(rogue_wait_for(f->rogue, "POST", "/v1/bash/exec", 1, 20000));
+		us[n++] = cancel_and_wait(&a);
+		call_release(&a.call);
+	}
+	check_times("long commands", us, n);
+}
+
+/* ---- at any other time ---- */
+
+static void test_cancelled_before_it_begins(void **state)
+{
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < every_op_len; i++) {
+		struct attempt a;
+
+		attempt_init(&a, &every_op[i], 0);
+		call_cancel(&a.call);
+		call_cancel(&a.call);
+		attempt_start(&a, f->sb);
+		assert_int_equal(call_wait(&a.call), -ECANCELED);
+		call_cancel(&a.call); /* too late is fine, too */
+		attempt_release(&a);
+	}
+	assert_int_equal(rogue_count(f->rogue, NULL, NULL), 0);
+}
+
+static void test_cancelled_call_does_not_hold_up_the_next(void **state)
+{
+	struct fixture *f = *state;
+	struct attr attr;
+
+	for (size_t i = 0; i < every_op_len; i++) {
+		struct attempt a;
+
+		attempt_init(&a, &every_op[i], 0);
+		attempt_prepare(&a, f);
+		rogue_forget(f->rogue);
+		rogue_add(f->rogue, &(struct rogue_rule){ .hold_ms = ROGUE_UNTIL_RELEASED });
+		attempt_start(&a, f->sb);
+		(void)!rogue_wait_for(f->rogue, NULL, NULL, 1, 200);
+		rogue_clear(f->rogue);
+		call_cancel(&a.call);
+		(void)!call_wait(&a.call);
+		attempt_release(&a);
+		/* What the server still holds is its own affair. */
+		assert_int_equal(SYNC(f->sb, sandbox_lstat, f->dir, &attr), 0);
+	}
+}
+
+struct worker {
+	const struct fixture *f;
+	struct sandbox *shared;
+	pthread_t thread;
+	unsigned seed;
+	int64_t us[RANDOM / THREADS];
+	size_t n;
+	unsigned cancelled, ended;
+	char wrong[300];
+};
+
+/* Whether that is how the operation may have ended, cancelled or not. */
+static bool is_fair(const struct attempt *a, const struct fixture *f)
+{
+	unsigned flags = a->op->flags;
+
+	if (a->call.error == 0 || a->call.error == -ECANCELED)
+		return true;
+	if (!f->has_bash && flags & (EVERY_NEEDS_BASH | EVERY_ENDLESS))
+		return a->call.error == -EOPNOTSUPP;
+	return flags & EVERY_NEEDS_JOB && (a->call.error == -ESRCH || a->call.error == -EINVAL);
+}
+
+static void cancel_one(struct worker *w, struct sandbox *sb)
+{
+	const struct every_op *op = &every_op[(size_t)rand_r(&w->seed) % every_op_len];
+	struct attempt a;
+	int64_t start;
+	int r;
+
+	attempt_init(&a, op, 60000);
+	attempt_prepare(&a, w->f);
+	attempt_start(&a, sb);
+	usleep((useconds_t)rand_r(&w->seed) % DELAY_MAX_US);
+	start = clock_us();
+	call_cancel(&a.call);
+	r = call_wait(&a.call);
+	w->us[w->n++] = clock_us() - start;
+	if (r == -ECANCELED)
+		w->cancelled++;
+	else
+		w->ended++;
+	if (!w->wrong[0] && (!is_fair(&a, w->f) || attempt_judge(&a)))
+		snprintf(w->wrong, sizeof(w->wrong), "%s: %d (%s), %s", op->name, r,
+			 a.call.message ?: "no words", attempt_judge(&a) ?: "the result is fine");
+	attempt_release(&a);
+}
+
+static struct sandbox *open_direct(const struct fixture *f)
+{
+	const struct sandbox_config config = { .socket = daemon_socket(f->daemon) };
+	struct sandbox *sb;
+
+	return sandbox_new(f->loop, &config, &sb, NULL) == 0 ? sb : NULL;
+}
+
+/* Half of them on a sandbox that all use, half on one that comes and goes. */
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct sandbox *own = open_direct(w->f);
+
+	for (size_t i = 0; i < ARRAY_SIZE(w->us); i++) {
+		if (i % 50 == 49) {
+			sandbox_unref(own);
+			own = open_direct(w->f);
+		}
+		cancel_one(w, i % 2 ? own : w->shared);
+	}
+	sandbox_unref(own);
+	return NULL;
+}
+
+static void cancel_at_random(struct fixture *f, unsigned seed)
+{
+	struct worker *workers = calloc(THREADS, sizeof(*workers));
+	struct sandbox *shared = open_direct(f);
+	int64_t us[RANDOM];
+	unsigned cancelled = 0, ended = 0;
+	size_t n = 0;
+
+	assert_non_null(shared);
+	for (unsigned i = 0; i < THREADS; i++) {
+		workers[i] = (struct worker){ .f = f, .shared = shared, .seed = seed + i };
+		assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+	}
+	for (unsigned i = 0; i < THREADS; i++) {
+		struct worker *w = &workers[i];
+
+		pthread_join(w->thread, NULL);
+		memcpy(us + n, w->us, w->n * sizeof(*us));
+		n += w->n;
+		cancelled += w->cancelled;
+		ended += w->ended;
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		if (workers[i].wrong[0])
+			fail_msg("%s", workers[i].wrong);
+	free(workers);
+	print_message("%u were cancelled, %u had ended\n", cancelled, ended);
+	assert_true(cancelled > 0 && ended > 0);
+	check_times("at random", us, n);
+	sandbox_unref(shared);
+}
+
+static void test_a_thousand_random_cancellations_leave_nothing(void **state)
+{
+	struct fixture *f = *state;
+	unsigned fds, seed = (unsigned)clock_ms();
+	struct sandbox *sb;
+	struct attr attr;
+
+	print_message("seed %u\n", seed);
+	fixture_own_daemon(f);
+	fds = count_fds();
+	cancel_at_random(f, seed);
+	assert_int_equal(count_sockets_to(daemon_socket(f->daemon)), 0);
+	assert_int_equal(count_fds(), fds);
+	/* The server has room for another one: no sessions and watchers were left there. */
+	sb = open_direct(f);
+	assert_int_equal(SYNC(sb, sandbox_ping), 0);
+	assert_int_equal(SYNC(sb, sandbox_lstat, f->dir, &attr), 0);
+	sandbox_unref(sb);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FIXTURE_TEST(test_every_operation_ends_soon_when_cancelled),
+		FIXTURE_TEST(test_paused_transfers_end_soon_when_cancelled),
+		FIXTURE_TEST(test_long_commands_end_soon_when_cancelled),
+		FIXTURE_TEST(test_cancelled_before_it_begins),
+		FIXTURE_TEST(test_cancelled_call_does_not_hold_up_the_next),
+		FIXTURE_TEST(test_a_thousand_random_cancellations_leave_nothing),
+	};
+
+	return FIXTURE_RUN(tests);
+}
