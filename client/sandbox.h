@@ -156,8 +156,9 @@ struct download {
 /*
  * Streams a file. Ends with 0 only when every byte asked for (or up to the end
  * of the file) was given to data. With expect, a file that is another one or
- * changed meanwhile is -ESTALE; without it a change that the server notices is
- * -ESTALE too. Nothing of two versions is ever reported as a success.
+ * changed meanwhile is -ESTALE, and nothing of two versions is ever reported as
+ * a success. Without it a change that the server notices is -ESTALE too, but a
+ * file that was being overwritten when the download began shows no change.
  */
 void sandbox_download(struct sandbox *sb, struct call *call, const char *path,
 		      const struct download *how);
