@@ -145,6 +145,46 @@ bool loop_withdraw(struct loop *l, struct job *job)
 	return was;
 }
 
+/* Somebody waits for it. */
+struct awaited {
+	struct job job;
+	void (*fn)(void *ctx);
+	void *ctx;
+	struct lock lock;
+	pthread_cond_t cond; /* with lock */
+	bool done;           /* guarded by lock */
+};
+
+static void run_awaited(struct job *job)
+{
+	struct awaited *a = CONTAINER_OF(job, struct awaited, job);
+
+	a->fn(a->ctx);
+	lock(&a->lock);
+	a->done = true;
+	pthread_cond_signal(&a->cond);
+	unlock(&a->lock);
+}
+
+void loop_run(struct loop *l, void (*fn)(void *ctx), void *ctx)
+{
+	struct awaited a = { .job.run = run_awaited, .fn = fn, .ctx = ctx };
+
+	if (loop_is_current(l)) {
+		fn(ctx);
+		return;
+	}
+	lock_init(&a.lock);
+	pthread_cond_init(&a.cond, NULL);
+	loop_post(l, &a.job);
+	lock(&a.lock);
+	while (!a.done)
+		pthread_cond_wait(&a.cond, &a.lock.mutex);
+	unlock(&a.lock);
+	pthread_cond_destroy(&a.cond);
+	lock_destroy(&a.lock);
+}
+
 bool loop_is_current(const struct loop *l)
 {
 	return pthread_equal(pthread_self(), l->thread);

@@ -26,6 +26,8 @@ void loop_free(struct loop *l);
 void loop_post(struct loop *l, struct job *job);
 /* Any thread: takes the job back if it has not begun. Returns whether it was still queued. */
 bool loop_withdraw(struct loop *l, struct job *job);
+/* Runs fn(ctx) on the loop and waits for its end. On the loop's own thread: at once. */
+void loop_run(struct loop *l, void (*fn)(void *ctx), void *ctx);
 
 /* Whether this is the loop's own thread. */
 bool loop_is_current(const struct loop *l);

@@ -232,14 +232,28 @@ bool sandbox_allows(struct sandbox *sb, struct call *call, const char *path)
 
 /* ---- closing ---- */
 
+static void run_dismissed(struct job *job)
+{
+	struct sandbox *sb = CONTAINER_OF(job, struct sandbox, dismissed_job);
+
+	if (sb->on_closed)
+		sb->on_closed(sb->on_closed_ctx);
+	sandbox_put(sb);
+}
+
 /* Loop thread: closes the sockets; nothing uses them any more. */
 static void tear_down(struct sandbox *sb)
 {
+	bool dismissed;
+
 	pool_free(STEAL(sb->pool));
 	lock(&sb->lock);
 	sb->torn_down = true;
+	dismissed = sb->dismissed;
 	pthread_cond_broadcast(&sb->cond);
 	unlock(&sb->lock);
+	if (dismissed)
+		run_dismissed(&sb->dismissed_job);
 }
 
 /* After the last farewell. A job, as that ends inside the pool, which goes now. */
@@ -278,13 +292,34 @@ static void run_close(struct job *job)
 	sandbox_put(sb);
 }
 
-void sandbox_close(struct sandbox *sb)
+static void begin_close(struct sandbox *sb)
 {
 	if (!atomic_exchange(&sb->closed, true)) {
 		sandbox_ref(sb);
 		sb->close_job.run = run_close;
 		loop_post(sb->loop, &sb->close_job);
 	}
+}
+
+void sandbox_dismiss(struct sandbox *sb, void (*closed)(void *ctx), void *ctx)
+{
+	lock(&sb->lock);
+	assert(!sb->dismissed);
+	sb->dismissed = true;
+	sb->on_closed = closed;
+	sb->on_closed_ctx = ctx;
+	sb->dismissed_job.run = run_dismissed;
+	sandbox_ref(sb); /* the callback may give up the last one before we are through */
+	if (sb->torn_down)
+		loop_post(sb->loop, &sb->dismissed_job);
+	unlock(&sb->lock);
+	begin_close(sb);
+	sandbox_put(sb);
+}
+
+void sandbox_close(struct sandbox *sb)
+{
+	begin_close(sb);
 	if (loop_is_current(sb->loop))
 		return;
 	lock(&sb->lock);

@@ -58,6 +58,16 @@ void sandbox_close(struct sandbox *sb);
  */
 void sandbox_unref(struct sandbox *sb);
 
+/* Another reference, and giving one up without closing; the last one frees. */
+struct sandbox *sandbox_ref(struct sandbox *sb);
+void sandbox_put(struct sandbox *sb);
+/*
+ * Any thread: closes and gives up the caller's reference without waiting.
+ * closed(ctx), if given, is called on the loop's thread when no socket to the
+ * sandbox is open any more, also if somebody else closed it before.
+ */
+void sandbox_dismiss(struct sandbox *sb, void (*closed)(void *ctx), void *ctx);
+
 /* What is known about the server without asking: "1.0", "1.9", "aiod", or "" before a probe. */
 const char *sandbox_dialect(struct sandbox *sb);
 

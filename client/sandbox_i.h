@@ -42,6 +42,10 @@ struct sandbox {
 	struct lock lock; /* with cond: for sandbox_close() to wait on */
 	pthread_cond_t cond;
 	bool torn_down; /* guarded by lock */
+	bool dismissed; /* guarded by lock; the caller's reference is the callback's */
+	void (*on_closed)(void *ctx); /* set with dismissed */
+	void *on_closed_ctx;
+	struct job dismissed_job;
 
 	/* loop thread only */
 	struct job close_job, end_job;
@@ -57,9 +61,6 @@ struct sandbox {
 	struct command_channel *commands; /* command.c */
 };
 
-struct sandbox *sandbox_ref(struct sandbox *sb);
-/* Gives up a reference without closing; the last one frees. */
-void sandbox_put(struct sandbox *sb);
 /*
  * Whether an operation may name this path (view.h). If not, that is logged as
  * an error (but for one that is too long) and the call ends with it: the caller

@@ -33,7 +33,7 @@ need_packages() {
 
 # shellcheck disable=SC2034 # for the scripts that source this
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
-	libcurl4-openssl-dev libpcre2-dev libev-dev uthash-dev scdoc)
+	libcurl4-openssl-dev libssl-dev libpcre2-dev libev-dev uthash-dev scdoc)
 # shellcheck disable=SC2034
 run_packages=(bubblewrap bash)
 # shellcheck disable=SC2034

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,4 +22,19 @@ static inline bool scratch_dir(char to[SCRATCH_MAX])
 		return true;
 	to[0] = '\0';
 	return false;
+}
+
+static inline int scratch_remove_one(const char *path, const struct stat *st, int type,
+				     struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
+}
+
+/* Removes it and all that is in it. Returns whether. */
+static inline bool scratch_remove(const char *dir)
+{
+	return nftw(dir, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0;
 }

@@ -1,0 +1,50 @@
+/*
+ * Where things lie under the data root, as deer-flow lays them out:
+ *
+ *	DATA/users/USER/threads/THREAD/user-data/{workspace,uploads,outputs}
+ *	DATA/users/USER/threads/THREAD/acp-workspace
+ *
+ * Ids must have been checked (ident.h). Functions that make or remove touch
+ * the disk: for workers and start-up. Any thread.
+ */
+#pragma once
+
+#include "util.h"
+
+/* For the caller to free; NULL if there is no memory. */
+char *paths_thread_dir(const char *data, const char *user, const char *thread);
+char *paths_user_data(const char *data, const char *user, const char *thread);
+
+/*
+ * Makes the thread's directories where they are missing. The data root is 0700
+ * when we make it; the directories that the sandbox writes to are 0777 (it may
+ * run as another user). Nothing is followed out of the data root: a symbolic
+ * link in place of a directory is -ELOOP.
+ */
+int paths_make_thread(const char *data, const char *user, const char *thread) MUST_CHECK;
+/*
+ * Removes them if there is nothing in them, nor beside them in the thread's
+ * directory: 0, -ENOTEMPTY (and nothing is removed), -ENOENT. paths_is_empty()
+ * only looks.
+ */
+int paths_is_empty(const char *data, const char *user, const char *thread) MUST_CHECK;
+int paths_remove_thread(const char *data, const char *user, const char *thread) MUST_CHECK;
+
+/* mkdir -p, each with this mode. */
+int paths_make(const char *path, mode_t mode) MUST_CHECK;
+
+/*
+ * Where sockets and locks live: $XDG_RUNTIME_DIR/threadfs; /run/threadfs for
+ * root; else /tmp/threadfs-UID. Made 0700; -EPERM if it is somebody else's.
+ * For the caller to free.
+ */
+int paths_runtime(char **ret) MUST_CHECK;
+
+/* ---- for what else lies below the data root ---- */
+
+/* All return a descriptor (close-on-exec) or a negative errno; -ELOOP for a link. */
+int paths_open_dir(int at, const char *name) MUST_CHECK;
+/* Made if it is missing. ret_made may be NULL. */
+int paths_make_dir(int at, const char *name, mode_t mode, bool *ret_made) MUST_CHECK;
+/* The data root, which may be reached through links. */
+int paths_open_data(const char *data, bool make) MUST_CHECK;

@@ -1,0 +1,204 @@
+/*
+ * The inside of provider/: what its files share.
+ *
+ * Everything slow happens on the loop's thread, one *flight* at a time per
+ * tenant: a chain of questions to the backend and the client that ends in
+ * flight_end(), which looks at what is wanted next. Other threads only count
+ * leases, park at the last one, and read.
+ *
+ * Locks, in order: provider.lock → tenant.lock → those of call.h. None is held
+ * while a backend, a client or a callback runs. The state is written under both
+ * and may be read under either; ACTIVE → WARM is the only step that is made off
+ * the loop's thread.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "lock.h"
+#include "provider.h"
+#include "workers.h"
+
+enum flight {
+	FLIGHT_NONE,
+	FLIGHT_CHECK, /* active, and somebody says that it is dead */
+	FLIGHT_START, /* reclaim, discover, create */
+	FLIGHT_ADOPT, /* making it ours */
+	FLIGHT_STOP,
+};
+
+enum stop_reason {
+	STOP_ASKED,    /* tenant_destroy, tenant_forget */
+	STOP_DEAD,     /* found dead: only remains are left */
+	STOP_IDLE,     /* unused for too long */
+	STOP_ROOM,     /* to make room for another */
+	STOP_UNREADY,  /* did not get ready */
+	STOP_SHUTDOWN, /* the program ends */
+};
+
+struct tenant {
+	/* ---- hot: every acquire and release ---- */
+	struct lock lock;
+	enum tenant_state state;   /* written under both locks */
+	unsigned leases;           /* guarded by lock */
+	bool suspect;              /* guarded by lock: to be checked before the next lease */
+	struct sandbox *sb;        /* guarded by lock: the client; NULL unless active */
+	int64_t used_ms;           /* guarded by lock */
+	struct provider *provider; /* immutable */
+
+	/* ---- immutable ---- */
+	char *user, *thread, *key; /* key: "user/thread" */
+	char id[SANDBOX_ID_LEN + 1];
+
+	/* ---- guarded by provider.lock ---- */
+	unsigned refs; /* holders', and one while in flight */
+	int64_t since_ms;
+	unsigned starts;
+	bool ours; /* to stop; written on the loop's thread */
+	int last_error;
+	char *last_message;
+	struct tenant *prev, *next; /* the list of its state */
+	UT_hash_handle by_key;
+
+	/* ---- loop thread only ---- */
+	enum flight flight;
+	struct errand *acquirers, *finders, *enders;
+	struct place place;   /* where its sandbox is; id "" if it has none */
+	UT_hash_handle by_id; /* provider.holders, while its id is in use */
+	bool holds_id;
+	unsigned failures;
+	int64_t retry_ms; /* FAILED: not before */
+	bool in_round;    /* the janitor waits for this flight */
+	bool registered;
+
+	/* of the flight */
+	struct backend_op op;
+	bool asking;  /* op is open */
+	bool aborted; /* the program ends */
+	ev_timer timer;
+	int64_t deadline_ms;
+	unsigned form, tries; /* start.c, as all but the last */
+	bool locking;         /* a worker tries the file lock */
+	int lock_fd;          /* of the file lock, or -1 */
+	int64_t lock_pause_ms;
+	struct sandbox *fresh; /* not yet handed out */
+	struct call ready;     /* whether it answers */
+	bool pinging;          /* `ready` is under way */
+	ev_timer watch;        /* meanwhile, whether it lives */
+	bool died;
+	enum stop_reason reason; /* stop.c */
+};
+
+struct provider {
+	/* immutable */
+	struct loop *loop;
+	struct backend *backend;
+	char *data; /* or NULL */
+	int64_t start_timeout_ms, idle_timeout_ms, janitor_ms;
+	unsigned replicas;
+	bool auto_restart;
+	char *bearer, *api_key, *cacert;
+	bool insecure;
+	int64_t (*now_ms)(void *ctx);
+	void *now_ctx;
+	void (*make_id)(const char *user, const char *thread, char *id);
+
+	struct lock lock;
+	struct tenant *tenants;              /* by_key; guarded by lock */
+	struct tenant *lists[TENANT_STATES]; /* oldest first; guarded by lock */
+	unsigned counts[TENANT_STATES];      /* guarded by lock */
+	unsigned busy;        /* flights, closing clients, work on disk; guarded by lock */
+	pthread_cond_t quiet; /* with lock: busy == 0 */
+
+	/* loop thread only */
+	struct workers *workers;
+	struct tenant *holders; /* by_id */
+	bool ending;
+	ev_timer janitor;
+	struct errand *rounds;      /* who waits for the janitor's round */
+	struct errand *late_rounds; /* who waits for the next one */
+	bool in_round;
+	unsigned round_pending; /* flights it waits for */
+	struct backend_op list_op;
+	ev_timer list_timer;
+	bool listing; /* list_op is open */
+};
+
+static inline int64_t provider_now(const struct provider *p)
+{
+	return p->now_ms(p->now_ctx);
+}
+
+/* ---- state.c ---- */
+
+/* The only way from one state to another; the edge must be legal. */
+void tenant_move(struct provider *p, struct tenant *t, enum tenant_state to) NEEDS(p->lock)
+	NEEDS(t->lock);
+/* The same with both locks taken here. */
+void tenant_enter(struct tenant *t, enum tenant_state to);
+/* Any thread that could change it apart: loop thread. */
+enum tenant_state tenant_state(struct tenant *t);
+bool tenant_edge_is_legal(enum tenant_state from, enum tenant_state to);
+
+/* ---- errand.c; loop thread but for errand_submit ---- */
+
+void errand_submit(struct errand *e, struct provider *p, struct tenant *t,
+		   void (*begin)(struct errand *e));
+/* Waits in this list until it is finished, its time is over or it is cancelled. */
+void errand_wait(struct errand *e, struct errand **list);
+void errand_finish(struct errand *e, int error, const char *why);
+/* All of a list. */
+void errand_finish_all(struct errand **list, int error, const char *why);
+
+/* ---- tenant.c: the table, flights; loop thread but for get and put ---- */
+
+/* The provider is busy / no longer: shutdown waits for it. Any thread. */
+void provider_busy(struct provider *p);
+void provider_calm(struct provider *p);
+
+void flight_begin(struct tenant *t, enum flight kind);
+/* The flight is over: looks what is wanted of the tenant next. May free it. */
+void flight_end(struct tenant *t);
+/* Starts what is wanted of the tenant, if it is in no flight. */
+void tenant_dispatch(struct tenant *t);
+/* The flight's question: op->done was set; ends with -ECANCELED after timeout_ms (0: none). */
+void flight_ask(struct tenant *t, void (*done)(struct backend_op *op), int64_t timeout_ms);
+/* The first thing to be called in its done. */
+struct tenant *flight_answered(struct backend_op *op);
+/* Frees it, whatever its state; for the end. */
+void tenant_discard(struct tenant *t);
+/* Remembers what went wrong. */
+void tenant_note(struct tenant *t, int error, const char *why);
+/* Gives the client up, not waiting. NULL is fine. Any thread. */
+void provider_dismiss(struct provider *p, struct sandbox *sb);
+
+/* ---- lease.c ---- */
+
+/* Leases for all who wait. Returns false if it is not active any more. */
+bool tenant_grant(struct tenant *t);
+/* Starting or warm, with a client (taken over): active, with leases for all who wait; or warm. */
+void tenant_install(struct tenant *t, struct sandbox *sb);
+int tenant_open_client(struct tenant *t, struct sandbox **ret, const char **ret_why);
+
+/* ---- the flights ---- */
+
+void check_begin(struct tenant *t);   /* active and suspect */
+void reclaim_begin(struct tenant *t); /* warm and wanted */
+void start_begin(struct tenant *t);   /* cold or failed, and wanted */
+/* The program ends: any flight but one that stops ends soon. */
+void start_abort(struct tenant *t);
+/* The end of having a sandbox: its place, its id, the file lock of its start. */
+void start_hold_id(struct tenant *t);
+void start_drop_place(struct tenant *t);
+void start_unlock(struct tenant *t);
+/* Whether another tenant has a sandbox of the same id. */
+bool start_collides(const struct tenant *t);
+void stop_begin(struct tenant *t, enum stop_reason reason);
+/* Within a flight of another kind: stopping is how it ends. */
+void stop_instead(struct tenant *t, enum stop_reason reason);
+/* Stops the oldest warm ones as long as there are too many. */
+void janitor_make_room(struct provider *p, const struct tenant *except);
+/* A flight that a round waits for is over. */
+void janitor_landed(struct provider *p);
+void janitor_start(struct provider *p);
+void janitor_stop(struct provider *p);
