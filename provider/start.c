@@ -155,16 +155,28 @@ void start_hold_id(struct tenant *t)
 	t->holds_id = true;
 }
 
+static void set_ours(struct tenant *t, bool ours)
+{
+	lock(&t->provider->lock);
+	t->ours = ours;
+	unlock(&t->provider->lock);
+}
+
+static void forget_place(struct tenant *t)
+{
+	struct backend *b = t->provider->backend;
+
+	if (t->place.id[0] && b->ops->forget)
+		b->ops->forget(b, t->place.id);
+	place_release(&t->place);
+	set_ours(t, false);
+}
+
 void start_drop_place(struct tenant *t)
 {
 	struct provider *p = t->provider;
 
-	if (t->place.id[0] && p->backend->ops->forget)
-		p->backend->ops->forget(p->backend, t->place.id);
-	place_release(&t->place);
-	lock(&p->lock);
-	t->ours = false;
-	unlock(&p->lock);
+	forget_place(t);
 	if (t->holds_id)
 		HASH_DELETE(by_id, p->holders, t);
 	t->holds_id = false;
@@ -222,13 +234,6 @@ static bool gives_up(struct tenant *t)
 static int64_t left_ms(const struct tenant *t)
 {
 	return MAX(t->deadline_ms - clock_ms(), 1);
-}
-
-static void set_ours(struct tenant *t, bool ours)
-{
-	lock(&t->provider->lock);
-	t->ours = ours;
-	unlock(&t->provider->lock);
 }
 
 /* ---- ready? ---- */
@@ -460,7 +465,7 @@ static void on_adopted(struct backend_op *op)
 	set_ours(t, error == 0);
 	if (error == -ENOENT && !t->aborted && ++t->tries < TRIES) {
 		/* Gone since. */
-		place_release(&t->place);
+		forget_place(t);
 		on_nothing(t, NULL);
 		return;
 	}
