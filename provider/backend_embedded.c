@@ -121,7 +121,7 @@ static void embedded_is_alive(struct backend *b, struct backend_op *op, const ch
 
 static int discover(struct task *t)
 {
-	int users CLEANUP_FD = filelock_try_existing(t->den.users, false);
+	int users CLEANUP_FD = den_lock_users(&t->den, false, false);
 	int r;
 
 	if (users < 0 && users != -EAGAIN)
@@ -175,7 +175,7 @@ static int adopt(struct task *t)
 	int r;
 
 	if (t->users < 0) {
-		r = filelock_try_existing(t->den.users, true);
+		r = den_lock_users(&t->den, true, false);
 		if (r >= 0)
 			t->users = r;
 	} else {
@@ -243,7 +243,7 @@ static void embedded_adopt(struct backend *b, struct backend_op *op, const char 
 /* What a crash left. Nothing happens to what somebody uses or just makes. */
 static void bury_if_unused(const struct den *d)
 {
-	int users = filelock_try(d->users, true);
+	int users = den_lock_users(d, true, true);
 
 	if (users >= 0 && den_bury(d, users) < 0)
 		close(users);

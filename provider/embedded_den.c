@@ -40,6 +40,34 @@ void den_init(struct den *d, const char *root, const char *id)
 
 /* ---- locks ---- */
 
+/*
+ * Whether it is a directory, itself and not through a link, and ours. Nothing
+ * below a path is opened, made or removed without that: a link in its place
+ * would lead us to somebody else's files.
+ */
+static int check_dir(const struct den *d)
+{
+	struct stat st;
+
+	if (lstat(d->dir, &st) < 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode))
+		return -ELOOP;
+	if (!S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	return st.st_uid == geteuid() ? 0 : -EPERM;
+}
+
+int den_lock_users(const struct den *d, bool exclusive, bool make)
+{
+	int r = check_dir(d);
+
+	if (r < 0)
+		return r;
+	return make ? filelock_try(d->users, exclusive)
+		    : filelock_try_existing(d->users, exclusive);
+}
+
 int den_enter(const struct den *d, int *ret_users)
 {
 	int fd = -EAGAIN;
@@ -48,7 +76,7 @@ int den_enter(const struct den *d, int *ret_users)
 	for (unsigned i = 0; i < ENTER_TRIES; i++) {
 		if (mkdir(d->dir, 0700) < 0 && errno != EEXIST)
 			return -errno;
-		fd = filelock_try(d->users, false);
+		fd = den_lock_users(d, false, true);
 		if (fd != -ENOENT)
 			break;
 	}
@@ -60,8 +88,10 @@ int den_enter(const struct den *d, int *ret_users)
 
 int den_is_alive(const struct den *d)
 {
-	int fd = filelock_try_existing(d->alive, false);
+	int fd = check_dir(d);
 
+	if (fd == 0)
+		fd = filelock_try_existing(d->alive, false);
 	if (fd == -EAGAIN)
 		return 1;
 	if (fd < 0)
@@ -157,16 +187,33 @@ int den_find(const struct den *d, struct process *ret)
 
 /* ---- removing ---- */
 
+/* Names that we or the sandbox make, but the locks. Nothing else is ever removed. */
+static bool is_ours(const char *name)
+{
+	static const char *const names[] = { "sock", "pid", "who", "who.tmp" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	/* The sandbox's pid file before it is in place. */
+	return strncmp(name, "pid.", 4) == 0 && name[4] &&
+	       strspn(name + 4, "0123456789") == strlen(name + 4);
+}
+
 void den_sweep(const struct den *d)
 {
-	DIR *dir = opendir(d->dir);
+	int fd = open(d->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *e;
 
-	while (dir && (e = readdir(dir)))
-		if (strcmp(e->d_name, "alive") != 0 && strcmp(e->d_name, "users") != 0)
-			unlinkat(dirfd(dir), e->d_name, 0); /* not directories: none of ours */
-	if (dir)
-		closedir(dir);
+	if (!dir) {
+		cleanup_fd_(&fd);
+		return;
+	}
+	while ((e = readdir(dir)))
+		if (is_ours(e->d_name))
+			unlinkat(fd, e->d_name, 0);
+	closedir(dir);
 }
 
 void den_remove(const struct den *d, int users, int alive)
@@ -181,7 +228,10 @@ void den_remove(const struct den *d, int users, int alive)
 
 int den_bury(const struct den *d, int users)
 {
-	int alive = den_claim(d);
+	int alive = check_dir(d);
+
+	if (alive == 0)
+		alive = den_claim(d);
 
 	if (alive < 0)
 		return alive;

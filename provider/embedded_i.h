@@ -43,6 +43,11 @@ void den_init(struct den *d, const char *root, const char *id);
 
 /* Makes the directory and takes `users`, shared. -EAGAIN: it is being removed. */
 int den_enter(const struct den *d, int *ret_users) MUST_CHECK;
+/*
+ * Takes `users`, made if missing and wanted: a descriptor, or what filelock_try()
+ * says; -ELOOP, -ENOTDIR, -EPERM if the directory is not one of ours.
+ */
+int den_lock_users(const struct den *d, bool exclusive, bool make) MUST_CHECK;
 /* Takes `alive`, exclusively: a descriptor, -EEXIST: it lives, -EAGAIN: somebody is looking. */
 int den_claim(const struct den *d) MUST_CHECK;
 /* 1, 0, or a negative errno: it cannot be told. */

@@ -15,8 +15,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-extern char **environ;
-
 enum { ENV_MAX = 64 };
 
 /* glibc 2.36 has them under other headers than older ones have none. */

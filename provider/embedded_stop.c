@@ -26,7 +26,7 @@ static int lock_out_others(struct task *t)
 		return 0;
 	if (t->users < 0) {
 		/* Made if missing: remains without it are to be removed as well. */
-		r = filelock_try(t->den.users, true);
+		r = den_lock_users(&t->den, true, true);
 		if (r < 0)
 			return r;
 		t->users = r;
@@ -55,7 +55,7 @@ static int look(struct task *t)
 		if (den_is_alive(&t->den) == 0)
 			return 0;
 		if (t->users < 0 && t->was_resident) {
-			r = filelock_try_existing(t->den.users, false);
+			r = den_lock_users(&t->den, false, false);
 			t->users = r < 0 ? -1 : r;
 		}
 		return -EBUSY;
