@@ -111,22 +111,18 @@ static int choose_user(struct supervisor *s)
 	return 0;
 }
 
-/* After fork. Only what is safe there and cannot block but on go_fd. */
+/* After fork. Only what is safe there and cannot block. */
 static void child_exec(const struct supervisor *s, const struct argvec *args,
-		       const struct handover *fds, int go_fd, int stderr_fd)
-	__attribute__((noreturn));
+		       const struct handover *fds, int stderr_fd) __attribute__((noreturn));
 static void child_exec(const struct supervisor *s, const struct argvec *args,
-		       const struct handover *fds, int go_fd, int stderr_fd)
+		       const struct handover *fds, int stderr_fd)
 {
 	/* Against the host's crash handler being fed by the sandbox: 1 stops pipes, too. */
 	const struct rlimit no_core = { 1, 1 };
 	char *const env[] = { NULL };
 	sigset_t none;
-	char go;
 	int null_fd;
 
-	if (read(go_fd, &go, 1) != 1)
-		_exit(1); /* the supervisor has died */
 	dup2(stderr_fd, STDOUT_FILENO);
 	dup2(stderr_fd, STDERR_FILENO);
 	null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -188,7 +184,6 @@ static int start(struct supervisor *s)
 	int lifeline_r CLEANUP_FD = -1, lifeline_w CLEANUP_FD = -1;
 	int status_r CLEANUP_FD = -1, status_w CLEANUP_FD = -1;
 	int stderr_r CLEANUP_FD = -1, stderr_w CLEANUP_FD = -1;
-	int go_r CLEANUP_FD = -1, go_w CLEANUP_FD = -1;
 	int key_fd CLEANUP_FD = -1;
 	struct handover fds CLEANUP(handover_release) = { 0 };
 	struct argvec args CLEANUP(argvec_release) = { 0 };
@@ -200,8 +195,6 @@ static int start(struct supervisor *s)
 		r = make_pipe(&status_r, &status_w);
 	if (r == 0)
 		r = make_pipe(&stderr_r, &stderr_w);
-	if (r == 0)
-		r = make_pipe(&go_r, &go_w);
 	if (r == 0 && s->o->cfg.api_key)
 		r = make_key_pipe(s->o->cfg.api_key, &key_fd);
 	if (r < 0)
@@ -222,21 +215,17 @@ static int start(struct supervisor *s)
 		return r;
 
 	s->cgroup = cgroup_new(s->o->cfg.max_processes, s->o->cfg.max_memory);
-	s->pid = fork();
+	s->pid = cgroup_fork(s->cgroup);
 	if (s->pid < 0) {
 		r = -errno;
 		cgroup_free(STEAL(s->cgroup));
 		return r;
 	}
 	if (s->pid == 0) {
-		/* Ours alone, or the sandbox would hold its own lifeline; same for go_w. */
+		/* Ours alone, or the sandbox would hold its own lifeline. */
 		close(lifeline_w);
-		close(go_w);
-		child_exec(s, &args, &fds, go_r, stderr_w);
+		child_exec(s, &args, &fds, stderr_w);
 	}
-	cgroup_join(s->cgroup, s->pid);
-	if (write(go_w, "g", 1) != 1)
-		log_debug("the child ended early");
 	s->lifeline_fd = steal_fd(&lifeline_w);
 	s->status_fd = steal_fd(&status_r);
 	s->stderr_fd = steal_fd(&stderr_r);

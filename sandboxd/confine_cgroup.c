@@ -20,13 +20,17 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 
 #include "clock.h"
+#include "confine.h"
 #include "log.h"
 
 enum {
@@ -37,7 +41,9 @@ enum {
 struct group {
 	char *parent; /* …/threadfs */
 	char name[48];
-	int lock_fd; /* held from creation until something has joined */
+	bool v2;
+	int lock_fd; /* of parent; held from creation until something has joined */
+	int dir_fd;  /* of the cgroup itself; open as long as lock_fd */
 };
 
 struct cgroup {
@@ -202,28 +208,60 @@ static void sweep(int dir_fd)
 	closedir(d);
 }
 
-static int lock_dir(const char *path, int *ret_fd)
+/* Anybody who can see the directory can lock it: never waits for long. */
+static int lock_wait(int fd, int operation)
 {
-	int fd CLEANUP_FD = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int64_t deadline = clock_ms() + 1000;
 
-	if (fd < 0)
-		return -errno;
-	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	while (flock(fd, operation | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK || clock_ms() > deadline)
 			return -errno;
-		usleep(5000);
+		usleep(1000);
 	}
-	*ret_fd = steal_fd(&fd);
 	return 0;
 }
 
-/* Makes base/threadfs/sb-<pid>, locked, and opens it. */
-static int group_create(const char *base, bool v2, struct group *ret, int *ret_dir)
+static int open_dir(const char *path)
 {
-	struct group g = { .lock_fd = -1 };
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/*
+ * Makers share the lock, so that sandboxes that start together do not wait for
+ * each other; whoever is alone at the moment sweeps first.
+ */
+static int lock_to_make(const char *parent, int *ret_fd)
+{
+	int fd CLEANUP_FD = open_dir(parent);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		sweep(fd);
+	r = lock_wait(fd, LOCK_SH);
+	if (r == 0)
+		*ret_fd = steal_fd(&fd);
+	return r;
+}
+
+/* The last one takes the parent along; makers hold its lock. */
+static void remove_parent(const char *parent)
+{
+	int fd CLEANUP_FD = open_dir(parent);
+
+	if (fd >= 0 && lock_wait(fd, LOCK_EX) == 0)
+		rmdir(parent);
+}
+
+/* Makes base/threadfs/sb-<pid>, locked, and opens it. */
+static int group_create(const char *base, bool v2, struct group *ret)
+{
+	struct group g = { .v2 = v2, .lock_fd = -1, .dir_fd = -1 };
 	char *parent CLEANUP_FREE = NULL;
-	int dir = -1, r = -EAGAIN;
+	int r = -EAGAIN;
 
 	if (asprintf(&parent, "%s/threadfs", base) < 0) {
 		parent = NULL;
@@ -233,7 +271,7 @@ static int group_create(const char *base, bool v2, struct group *ret, int *ret_d
 	for (int i = 0; i < 5 && r == -EAGAIN; i++) {
 		if (mkdir(parent, 0755) < 0 && errno != EEXIST)
 			return -errno;
-		r = lock_dir(parent, &g.lock_fd);
+		r = lock_to_make(parent, &g.lock_fd);
 		if (r == -ENOENT)
 			r = -EAGAIN;
 		if (r < 0)
@@ -243,22 +281,20 @@ static int group_create(const char *base, bool v2, struct group *ret, int *ret_d
 			write_file(g.lock_fd, "cgroup.subtree_control", "+pids");
 			write_file(g.lock_fd, "cgroup.subtree_control", "+memory");
 		}
-		sweep(g.lock_fd);
 		snprintf(g.name, sizeof(g.name), "sb-%d-%" PRIx64, (int)getpid(), clock_ms());
 		if (mkdirat(g.lock_fd, g.name, 0755) < 0)
 			r = errno == ENOENT || errno == ENODEV ? -EAGAIN : -errno;
 		else
-			dir = openat(g.lock_fd, g.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (r < 0 || dir < 0)
+			g.dir_fd = openat(g.lock_fd, g.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (r < 0 || g.dir_fd < 0)
 			close(steal_fd(&g.lock_fd));
 	}
 	if (r < 0)
 		return r;
-	if (dir < 0)
+	if (g.dir_fd < 0)
 		return -EIO;
 	g.parent = STEAL(parent);
 	*ret = g;
-	*ret_dir = dir;
 	return 0;
 }
 
@@ -285,7 +321,7 @@ static void limit_memory(int dir, bool v2, uint64_t max)
 
 static int add_v1(struct cgroup *cg, const char *controller, uint64_t max)
 {
-	int dir CLEANUP_FD = -1;
+	struct group *g = &cg->groups[cg->n];
 	char base[PATH_MAX];
 	size_t mount_len;
 	int r;
@@ -295,14 +331,14 @@ static int add_v1(struct cgroup *cg, const char *controller, uint64_t max)
 		return r;
 	if (geteuid() == 0 && strlen(base) > mount_len && !is_delegated(base))
 		return -EPERM;
-	r = group_create(base, false, &cg->groups[cg->n], &dir);
+	r = group_create(base, false, g);
 	if (r < 0)
 		return r;
 	cg->n++;
 	if (strcmp(controller, "pids") == 0)
-		limit_pids(dir, max);
+		limit_pids(g->dir_fd, max);
 	else
-		limit_memory(dir, false, max);
+		limit_memory(g->dir_fd, false, max);
 	return 0;
 }
 
@@ -320,7 +356,7 @@ static uint64_t tighter(const char *dir, const char *name, uint64_t max)
 static int add_v2(struct cgroup *cg, uint64_t max_processes, uint64_t max_memory)
 {
 	char own[PATH_MAX], base[PATH_MAX], controllers[512] = "";
-	int dir CLEANUP_FD = -1;
+	struct group *g = &cg->groups[cg->n];
 	size_t mount_len;
 	int r;
 
@@ -340,14 +376,14 @@ static int add_v2(struct cgroup *cg, uint64_t max_processes, uint64_t max_memory
 	}
 	if (access(base, W_OK) < 0)
 		return -errno;
-	r = group_create(base, true, &cg->groups[cg->n], &dir);
+	r = group_create(base, true, g);
 	if (r < 0)
 		return r;
 	cg->n++;
 	if (has_word(controllers, "pids", ' '))
-		limit_pids(dir, tighter(own, "pids.max", max_processes));
+		limit_pids(g->dir_fd, tighter(own, "pids.max", max_processes));
 	if (has_word(controllers, "memory", ' '))
-		limit_memory(dir, true, tighter(own, "memory.max", max_memory));
+		limit_memory(g->dir_fd, true, tighter(own, "memory.max", max_memory));
 	return 0;
 }
 
@@ -376,20 +412,66 @@ struct cgroup *cgroup_new(uint64_t max_processes, uint64_t max_memory)
 	return cg;
 }
 
-void cgroup_join(struct cgroup *cg, pid_t pid)
+/*
+ * Moves the calling process, which has one thread. Version 1 can move a thread
+ * alone, and does that at once when it is the caller; before it moves a process
+ * the kernel waits for milliseconds until nothing on the machine forks or ends.
+ */
+static void group_join(const struct group *g)
 {
-	for (size_t i = 0; cg && i < cg->n; i++) {
-		struct group *g = &cg->groups[i];
-		char name[80];
-		int r;
+	int r = g->v2 ? -EOPNOTSUPP : write_file(g->dir_fd, "tasks", "0");
 
-		snprintf(name, sizeof(name), "%s/cgroup.procs", g->name);
-		r = write_number(g->lock_fd, name, (uint64_t)pid);
-		if (r < 0)
-			log_debug("cgroup: cannot join %s/%s: %s", g->parent, g->name,
-				  strerrordesc_np(-r));
+	if (r < 0)
+		r = write_file(g->dir_fd, "cgroup.procs", "0");
+	if (r < 0)
+		log_debug("cgroup: cannot join %s/%s: %s", g->parent, g->name, strerrordesc_np(-r));
+}
+
+/* Lets go of the lock, too, when parent and child have both called it. */
+static void group_close(struct group *g)
+{
+	if (g->dir_fd >= 0)
+		close(steal_fd(&g->dir_fd));
+	if (g->lock_fd >= 0)
 		close(steal_fd(&g->lock_fd));
+}
+
+/* A fork whose child is born in the cgroup: nothing has to be moved. */
+static pid_t fork_into(const struct group *g)
+{
+#ifdef SANITIZED
+	errno = ENOSYS; /* sanitizers want to know of forks */
+	return -1;
+#else
+	struct clone_args args = {
+		.flags = CLONE_INTO_CGROUP,
+		.exit_signal = SIGCHLD,
+		.cgroup = (uint64_t)g->dir_fd,
+	};
+
+	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+#endif
+}
+
+pid_t cgroup_fork(struct cgroup *cg)
+{
+	size_t n = cg ? cg->n : 0;
+	pid_t pid = -1;
+	int saved;
+
+	/* Version 2 has but one. Where the call is not available, the child moves itself. */
+	if (n == 1 && cg->groups[0].v2)
+		pid = fork_into(&cg->groups[0]);
+	if (pid < 0) {
+		pid = fork();
+		for (size_t i = 0; pid == 0 && i < n; i++)
+			group_join(&cg->groups[i]);
 	}
+	saved = errno;
+	for (size_t i = 0; i < n; i++)
+		group_close(&cg->groups[i]);
+	errno = saved;
+	return pid;
 }
 
 static void group_remove(struct group *g)
@@ -397,20 +479,15 @@ static void group_remove(struct group *g)
 	int64_t deadline = clock_ms() + 500;
 	char *path CLEANUP_FREE = NULL;
 
-	if (g->lock_fd >= 0)
-		close(g->lock_fd);
+	group_close(g);
 	if (asprintf(&path, "%s/%s", g->parent, g->name) < 0) {
 		path = NULL;
 		return;
 	}
 	/* The kernel says EBUSY until the last process is entirely gone. */
 	while (rmdir(path) < 0 && errno == EBUSY && clock_ms() < deadline)
-		usleep(5000);
-	/* The last one takes the parent along; makers hold its lock. */
-	if (lock_dir(g->parent, &g->lock_fd) == 0) {
-		rmdir(g->parent);
-		close(g->lock_fd);
-	}
+		usleep(1000);
+	remove_parent(g->parent);
 	free(g->parent);
 }
 

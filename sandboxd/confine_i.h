@@ -23,7 +23,7 @@ struct walls {
 	int key_fd; /* -1 = no key */
 };
 
-enum { WALLS_MAX_FDS = 10 };
+enum { WALLS_MAX_FDS = 96 };
 
 /* File descriptors that bwrap is to inherit. */
 struct handover {
@@ -44,7 +44,11 @@ struct cgroup;
  * process may make one. NULL = none (the reason is logged at debug level).
  */
 struct cgroup *cgroup_new(uint64_t max_processes, uint64_t max_memory);
-/* Moves pid into it; must follow cgroup_new() soon, others wait for it. NULL does nothing. */
-void cgroup_join(struct cgroup *cg, pid_t pid);
+/*
+ * fork(), with the child in the cgroup; NULL = plain fork(). Must follow
+ * cgroup_new() soon, others may wait for it. Single-threaded callers only; the
+ * child may do what a child of fork() may, until it calls exec.
+ */
+pid_t cgroup_fork(struct cgroup *cg);
 /* Removes it; waits a moment for processes that are just ending. Takes NULL. */
 void cgroup_free(struct cgroup *cg);

@@ -5,13 +5,16 @@
  */
 #include "confine_i.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
@@ -19,6 +22,16 @@
 
 /* On the read-only root, where commands cannot replace it. */
 #define PROGRAM_INSIDE "/opt/threadfs/threadfs-sandboxd"
+
+/*
+ * What of /etc is copied in instead of bound: bwrap reads the whole mount table
+ * for every bind, so that many binds are most of the time that a start takes.
+ */
+enum {
+	COPY_MAX_BYTES = 128 * 1024, /* of one file */
+	COPY_MAX_ENTRIES = 8,        /* of one directory, with all below it */
+	FD_RESERVE = 32,             /* descriptors left for everything else */
+};
 
 static void argvec_add(struct argvec *a, const char *s)
 {
@@ -62,10 +75,18 @@ static void argvec_number(struct argvec *a, const char *option, uint64_t v)
 	argvec_addl(a, option, text);
 }
 
+/* Forgets all but the first n. */
+static void argvec_cut(struct argvec *a, size_t n)
+{
+	while (a->n > n) {
+		a->n--;
+		free(STEAL(a->v[a->n]));
+	}
+}
+
 void argvec_release(struct argvec *a)
 {
-	for (size_t i = 0; i < a->n; i++)
-		free(a->v[i]);
+	argvec_cut(a, 0);
 	free(a->v);
 	*a = (struct argvec){ 0 };
 }
@@ -90,10 +111,18 @@ static int handover_give(struct handover *h, int fd)
 	return r;
 }
 
+/* Forgets all but the first n; only owned ones are cut. */
+static void handover_cut(struct handover *h, size_t n)
+{
+	while (h->n > n && h->owned) {
+		close(h->fds[--h->n]);
+		h->owned--;
+	}
+}
+
 void handover_release(struct handover *h)
 {
-	for (size_t i = h->n - h->owned; i < h->n; i++)
-		close(h->fds[i]);
+	handover_cut(h, 0);
 	*h = (struct handover){ 0 };
 }
 
@@ -164,71 +193,226 @@ static int add_system(struct argvec *a)
 	return 0;
 }
 
+/* Neither the handover nor the process may run out of descriptors because of copies. */
+static bool fds_scarce(const struct handover *h, int fd)
+{
+	struct rlimit lim;
+
+	return h->n + 8 > WALLS_MAX_FDS || getrlimit(RLIMIT_NOFILE, &lim) < 0 ||
+	       (rlim_t)fd + FD_RESERVE > lim.rlim_cur;
+}
+
+/* path is what the open file fd is to be called. Takes fd. */
+static int copy_file(struct argvec *a, struct handover *h, int fd, const struct stat *st,
+		     const char *path)
+{
+	int owned CLEANUP_FD = fd;
+	char number[16], mode[8];
+
+	if (st->st_size > COPY_MAX_BYTES)
+		return -EFBIG;
+	/* The sandbox's user, who is not always ours, must not get to read more than before. */
+	if (!(st->st_mode & S_IROTH))
+		return -EACCES;
+	if (fds_scarce(h, fd))
+		return -EMFILE;
+	snprintf(number, sizeof(number), "%d", fd);
+	snprintf(mode, sizeof(mode), "%04o", (unsigned)st->st_mode & 0555);
+	argvec_addl(a, "--perms", mode, "--file", number, path);
+	return handover_give(h, steal_fd(&owned));
+}
+
+static int copy_symlink(struct argvec *a, const char *path)
+{
+	char target[PATH_MAX];
+	ssize_t n = readlink(path, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return -errno;
+	target[n] = '\0';
+	argvec_addl(a, "--symlink", target, path);
+	return 0;
+}
+
+static int copy_open(struct argvec *a, struct handover *h, int fd, const char *path,
+		     unsigned *budget);
+
+static int open_to_copy(const char *path, int flags)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* One of a directory's entries. */
+static int copy_below(struct argvec *a, struct handover *h, const char *dir, const char *name,
+		      unsigned *budget)
+{
+	char *path CLEANUP_FREE = NULL;
+	int fd;
+
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return 0;
+	if ((*budget)-- == 0)
+		return -E2BIG;
+	if (asprintf(&path, "%s/%s", dir, name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	fd = open_to_copy(path, O_NOFOLLOW);
+	if (fd == -ELOOP)
+		return copy_symlink(a, path);
+	return fd < 0 ? fd : copy_open(a, h, fd, path, budget);
+}
+
+/* Takes fd. */
+static int copy_directory(struct argvec *a, struct handover *h, int fd, const struct stat *st,
+			  const char *path, unsigned *budget)
+{
+	const mode_t open_to_all = S_IROTH | S_IXOTH;
+	const struct dirent *e;
+	DIR *d = fdopendir(fd);
+	int r = (st->st_mode & open_to_all) == open_to_all ? 0 : -EACCES;
+
+	if (!d) {
+		close(fd);
+		return -ENOMEM;
+	}
+	argvec_addl(a, "--perms", "0755", "--dir", path);
+	while (r == 0 && (e = readdir(d)))
+		r = copy_below(a, h, path, e->d_name, budget);
+	closedir(d);
+	return r;
+}
+
+/* Takes fd. */
+static int copy_open(struct argvec *a, struct handover *h, int fd, const char *path,
+		     unsigned *budget)
+{
+	int owned CLEANUP_FD = fd;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (S_ISREG(st.st_mode))
+		return copy_file(a, h, steal_fd(&owned), &st, path);
+	if (S_ISDIR(st.st_mode))
+		return copy_directory(a, h, steal_fd(&owned), &st, path, budget);
+	return -EOPNOTSUPP;
+}
+
+/* Whether the way there, through links, is open to all users by nature. */
+static bool leads_to_public_place(const char *path)
+{
+	char *real CLEANUP_FREE = realpath(path, NULL);
+
+	return real && (strncmp(real, "/etc/", 5) == 0 || strncmp(real, "/usr/", 5) == 0);
+}
+
+/* Makes a copy of something small, all of it or nothing. path is below /etc. */
+static int copy_small(struct argvec *a, struct handover *h, const char *path)
+{
+	/* Further down, a directory on the way could be a link, too. */
+	bool deep = strchr(path + strlen("/etc/"), '/');
+	unsigned budget = COPY_MAX_ENTRIES;
+	size_t args = a->n, fds = h->n;
+	int fd, r;
+
+	fd = deep ? -ELOOP : open_to_copy(path, O_NOFOLLOW);
+	if (fd == -ELOOP)
+		fd = leads_to_public_place(path) ? open_to_copy(path, 0) : -EACCES;
+	if (fd < 0)
+		return fd;
+	r = copy_open(a, h, fd, path, &budget);
+	if (r < 0) {
+		argvec_cut(a, args);
+		handover_cut(h, fds);
+	}
+	return r;
+}
+
+/* Copies it if it is small and h is not NULL, binds it otherwise. */
+static void add_etc_path(struct argvec *a, struct handover *h, const char *path)
+{
+	int r = h ? copy_small(a, h, path) : -EFBIG;
+
+	/* bwrap forgives what is missing, but not what it may not see */
+	if (r < 0 && r != -ENOENT && access(path, R_OK) == 0)
+		argvec_addl(a, "--ro-bind-try", path, path);
+}
+
+static void add_etc_pattern(struct argvec *a, struct handover *h, const char *name)
+{
+	char pattern[64];
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "/etc/%s", name);
+	if (!strpbrk(name, "*[")) {
+		add_etc_path(a, h, pattern);
+		return;
+	}
+	if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+		return;
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		add_etc_path(a, h, found.gl_pathv[i]);
+	globfree(&found);
+}
+
 /*
  * /etc holds secrets and the list of those is open-ended, so only what
  * programs are known to need, and what is the same on every machine, goes in.
  */
-static void add_etc(struct argvec *a, const struct walls *w)
+static void add_etc(struct argvec *a, const struct walls *w, struct handover *h)
 {
-	static const char *const patterns[] = { "ld.so.cache",
-						"ld.so.conf",
-						"ld.so.conf.d",
-						"alternatives",
-						"ssl/certs",
-						"ssl/openssl.cnf",
-						"ca-certificates",
-						"ca-certificates.conf",
-						"pki/tls/certs",
-						"pki/ca-trust/extracted",
-						"localtime",
-						"timezone",
-						"nsswitch.conf",
-						"host.conf",
-						"gai.conf",
-						"protocols",
-						"services",
-						"rpc",
-						"ethertypes",
-						"mime.types",
-						"magic",
-						"magic.mime",
-						"bash.bashrc",
-						"profile",
-						"inputrc",
-						"terminfo",
-						"shells",
-						"os-release",
-						"debian_version",
-						"lsb-release",
-						"xattr.conf",
-						"python3*",
-						"perl",
-						"fonts",
-						"java",
-						"java-[0-9]*",
-						"R",
-						"vim",
-						"nanorc",
-						"manpath.config",
-						"locale.alias",
-						"lynx",
-						"ImageMagick-*" };
-	glob_t found;
+	static const char *const small[] = {
+		"ld.so.cache",
+		"ld.so.conf",
+		"ld.so.conf.d",
+		"ssl/openssl.cnf",
+		"ca-certificates",
+		"ca-certificates.conf",
+		"localtime",
+		"timezone",
+		"nsswitch.conf",
+		"host.conf",
+		"gai.conf",
+		"protocols",
+		"services",
+		"rpc",
+		"ethertypes",
+		"mime.types",
+		"magic",
+		"magic.mime",
+		"bash.bashrc",
+		"profile",
+		"inputrc",
+		"terminfo",
+		"shells",
+		"os-release",
+		"debian_version",
+		"lsb-release",
+		"xattr.conf",
+		"python3*",
+		"perl",
+		"R",
+		"vim",
+		"nanorc",
+		"manpath.config",
+		"locale.alias",
+		"lynx",
+		"ImageMagick-*",
+	};
+	static const char *const large[] = {
+		"alternatives", "ssl/certs", "pki/tls/certs", "pki/ca-trust/extracted",
+		"fonts",        "java",      "java-[0-9]*",
+	};
 
-	for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
-		char pattern[64];
-
-		snprintf(pattern, sizeof(pattern), "/etc/%s", patterns[i]);
-		if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
-			continue;
-		for (size_t k = 0; k < found.gl_pathc; k++) {
-			/* bwrap forgives what is missing, but not what it may not see */
-			if (access(found.gl_pathv[k], R_OK) < 0)
-				continue;
-			argvec_addl(a, "--ro-bind-try", found.gl_pathv[k], found.gl_pathv[k]);
-		}
-		globfree(&found);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(small); i++)
+		add_etc_pattern(a, h, small[i]);
+	/* Not worth a look: too much to copy. */
+	for (size_t i = 0; i < ARRAY_SIZE(large); i++)
+		add_etc_pattern(a, NULL, large[i]);
+	/* The host may change it in place while the sandbox runs. */
 	if (w->cfg->net_host)
 		argvec_addl(a, "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf");
 }
@@ -396,7 +580,7 @@ int walls_args(const struct walls *w, struct argvec *ret_args, struct handover *
 	r = add_system(&a);
 	if (r < 0)
 		return r;
-	add_etc(&a, w);
+	add_etc(&a, w, &h);
 	r = add_generated_etc(&a, &h);
 	if (r < 0)
 		return r;

@@ -77,7 +77,7 @@ static void lock_directory(int dir_fd)
 
 	while (flock(dir_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK &&
 	       clock_ms() < deadline)
-		usleep(10000);
+		usleep(1000);
 }
 
 /* 0 when the file may be replaced. */
