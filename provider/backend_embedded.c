@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
-#include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +100,7 @@ static void run_is_alive(struct task *t)
 static void end_is_alive(struct task *t)
 {
 	if (t->r < 0) {
-		task_say(t, "cannot look at %s: %s", t->den.alive, strerrordesc_np(-t->r));
+		task_say(t, "cannot look at %s: %s", t->den.dir, strerrordesc_np(-t->r));
 		task_end(t, t->r);
 		return;
 	}
@@ -131,7 +130,7 @@ static int discover(struct task *t)
 		return r < 0 ? r : -ENOENT;
 	if (users < 0)
 		return -EAGAIN; /* somebody stops it, or looks whether it may be adopted */
-	r = den_place(&t->den, t->id, &t->op->place);
+	r = den_place(&t->den, &t->op->place);
 	if (r == 0)
 		t->users = steal_fd(&users);
 	return r;
@@ -169,8 +168,8 @@ static void embedded_discover(struct backend *b, struct backend_op *op, const ch
 
 /* ---- adopt ---- */
 
-/* Exclusive for a moment proves that nobody else uses it. */
-static int adopt(struct task *t)
+/* -EAGAIN, -ENOLCK: others use it; what we had before may be lost then. */
+static int lock_for_adoption(struct task *t)
 {
 	int r;
 
@@ -183,26 +182,38 @@ static int adopt(struct task *t)
 		if (r == -ENOLCK)
 			close(steal_fd(&t->users));
 	}
+	return MIN(r, 0);
+}
+
+/* Exclusive for a moment proves that nobody else uses it. */
+static int adopt(struct task *t)
+{
+	int r, alive;
+
+	r = lock_for_adoption(t);
 	if (r < 0)
 		return r == -ENOENT || den_is_alive(&t->den) == 0 ? -ENOENT : r;
-	r = den_is_alive(&t->den);
-	if (r == 0) {
+	alive = den_is_alive(&t->den);
+	if (alive == 0) {
 		if (den_bury(&t->den, t->users) == 0)
 			t->users = -1;
 		return -ENOENT;
 	}
-	if (r > 0)
-		r = filelock_change(t->users, false);
-	if (r == -ENOLCK)
-		close(steal_fd(&t->users));
+	/* Also if it cannot be told: kept exclusively it would be nobody else's for ever. */
+	r = filelock_change(t->users, false);
 	if (r < 0)
-		return r;
-	return den_place(&t->den, t->id, &t->op->place);
+		close(steal_fd(&t->users));
+	if (alive < 0 || r < 0)
+		return alive < 0 ? alive : r;
+	return den_place(&t->den, &t->op->place);
 }
 
 static void run_adopt(struct task *t)
 {
 	t->r = adopt(t);
+	/* Nothing was gained; what we had is not to be lost either. */
+	if (t->r < 0 && t->r != -ENOENT && t->users < 0 && t->was_resident)
+		t->users = MAX(den_lock_users(&t->den, false, false), -1);
 }
 
 static void end_adopt(struct task *t)
@@ -249,13 +260,13 @@ static void bury_if_unused(const struct den *d)
 		close(users);
 }
 
-static int add_place(struct task *t, const struct den *d, const char *id)
+static int add_place(struct task *t, const struct den *d)
 {
 	struct backend_op *op = t->op;
 	struct place p = { 0 }, *more;
 	int r;
 
-	r = den_place(d, id, &p);
+	r = den_place(d, &p);
 	if (r < 0)
 		return r;
 	more = reallocarray(op->places, op->nplaces + 1, sizeof(*more));
@@ -268,26 +279,42 @@ static int add_place(struct task *t, const struct den *d, const char *id)
 	return 0;
 }
 
+/* What is no directory of ours is none of our business; other errors are. */
+static int list_one(struct task *t, const char *id)
+{
+	struct den d;
+	int alive;
+
+	den_init(&d, t->e->root, id);
+	alive = den_is_alive(&d);
+	if (alive == -ELOOP || alive == -ENOTDIR || alive == -EPERM || alive == -EACCES)
+		return 0;
+	if (alive == 0)
+		bury_if_unused(&d);
+	return alive > 0 ? add_place(t, &d) : alive;
+}
+
 static int list(struct task *t)
 {
-	DIR *dir = opendir(t->e->root);
+	int fd = den_open_root(t->e->root);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *e;
 	int r = 0;
 
-	if (!dir)
-		return errno == ENOENT ? 0 : -errno;
-	while (r == 0 && (e = readdir(dir))) {
-		struct den d;
-		int alive;
-
-		if (!den_is_id(e->d_name))
-			continue;
-		den_init(&d, t->e->root, e->d_name);
-		alive = den_is_alive(&d);
-		if (alive == 0)
-			bury_if_unused(&d);
-		else if (alive > 0)
-			r = add_place(t, &d, e->d_name);
+	if (!dir) {
+		r = fd < 0 ? fd : -errno;
+		cleanup_fd_(&fd);
+		return r == -ENOENT ? 0 : r;
+	}
+	while (r == 0) {
+		errno = 0;
+		e = readdir(dir);
+		if (!e) {
+			r = -errno;
+			break;
+		}
+		if (den_is_id(e->d_name))
+			r = list_one(t, e->d_name);
 	}
 	closedir(dir);
 	return r;
@@ -364,38 +391,22 @@ static void embedded_cancel(struct backend *b UNUSED, struct backend_op *op)
 
 /* ---- life ---- */
 
-/* Something that the loop's thread must do while another one waits. */
-struct loop_visit {
-	struct job job;
+struct beginning {
 	struct embedded *e;
-	sem_t done;
 	int r;
 };
 
-static void visit_loop(struct embedded *e, struct loop_visit *visit, void (*run)(struct job *job))
+static void begin_on_loop(void *ctx)
 {
-	visit->job = (struct job){ .run = run };
-	visit->e = e;
-	sem_init(&visit->done, 0, 0);
-	loop_post(e->b.loop, &visit->job);
-	while (sem_wait(&visit->done) < 0)
-		;
-	sem_destroy(&visit->done);
+	struct beginning *begin = ctx;
+	struct embedded *e = begin->e;
+
+	begin->r = workers_new(loop_ev(e->b.loop), WORKERS, &e->workers);
 }
 
-static void begin_on_loop(struct job *job)
+static void end_on_loop(void *ctx)
 {
-	struct loop_visit *visit = CONTAINER_OF(job, struct loop_visit, job);
-	struct embedded *e = visit->e;
-
-	visit->r = workers_new(loop_ev(e->b.loop), WORKERS, &e->workers);
-	sem_post(&visit->done);
-}
-
-static void end_on_loop(struct job *job)
-{
-	struct loop_visit *visit = CONTAINER_OF(job, struct loop_visit, job);
-	struct embedded *e = visit->e;
+	struct embedded *e = ctx;
 	struct resident *s, *next;
 	struct child *c, *next_child;
 
@@ -409,7 +420,6 @@ static void end_on_loop(struct job *job)
 		DL_DELETE(e->children, c);
 		free(c);
 	}
-	sem_post(&visit->done);
 }
 
 static void release(struct embedded *e)
@@ -424,9 +434,8 @@ static void release(struct embedded *e)
 static void embedded_free(struct backend *b)
 {
 	struct embedded *e = embedded_of(b);
-	struct loop_visit visit;
 
-	visit_loop(e, &visit, end_on_loop);
+	loop_run(b->loop, end_on_loop, e);
 	release(e);
 }
 
@@ -493,14 +502,18 @@ static char *program_in_path(const char *name)
 static int find_program(struct embedded *e, const char *given, char **ret_why)
 {
 	char *self CLEANUP_FREE = NULL, *slash;
+	struct stat st;
+	int r = 0;
 
 	if (given && strchr(given, '/')) {
 		/* The working directory may change, and sandboxes start elsewhere. */
 		e->program = realpath(given, NULL);
-		if (!e->program || access(e->program, X_OK) < 0)
-			return refuse(ret_why, -errno, "cannot run %s: %s", given,
-				      strerrordesc_np(errno));
-		return 0;
+		if (!e->program || stat(e->program, &st) < 0 || access(e->program, X_OK) < 0)
+			r = -errno;
+		else if (!S_ISREG(st.st_mode))
+			r = S_ISDIR(st.st_mode) ? -EISDIR : -EACCES;
+		return r == 0 ? 0
+			      : refuse(ret_why, r, "cannot run %s: %s", given, strerrordesc_np(-r));
 	}
 	self = given ? NULL : realpath("/proc/self/exe", NULL);
 	slash = self ? strrchr(self, '/') : NULL;
@@ -537,8 +550,8 @@ static int find_data(struct embedded *e, const char *data, char **ret_why)
 static int find_root(struct embedded *e, const char *given, char **ret_why)
 {
 	char *runtime CLEANUP_FREE = NULL;
+	int fd CLEANUP_FD = -1;
 	char hash[DEN_HASH + 1];
-	struct stat st;
 	int r = 0;
 
 	if (given && given[0] != '/')
@@ -560,10 +573,10 @@ static int find_root(struct embedded *e, const char *given, char **ret_why)
 			"the runtime directory %s is too long: sockets below it would not fit",
 			runtime);
 	r = paths_make(e->root, 0700);
-	if (r == 0 && lstat(e->root, &st) < 0)
-		r = -errno;
-	if (r == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022)))
-		r = -EPERM;
+	if (r == 0) {
+		fd = den_open_root(e->root);
+		r = MIN(fd, 0);
+	}
 	if (r < 0)
 		return refuse(ret_why, r, "cannot use the runtime directory %s: %s", e->root,
 			      r == -EPERM ? "it is not ours alone" : strerrordesc_np(-r));
@@ -603,10 +616,10 @@ int backend_embedded_new(struct loop *loop, const struct embedded_config *config
 		r = configure(e, config, &why);
 	}
 	if (r == 0) {
-		struct loop_visit visit;
+		struct beginning begin = { .e = e };
 
-		visit_loop(e, &visit, begin_on_loop);
-		r = visit.r;
+		loop_run(loop, begin_on_loop, &begin);
+		r = begin.r;
 	}
 	if (r == 0) {
 		*ret = &e->b;

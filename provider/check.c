@@ -80,6 +80,10 @@ static void on_reclaim_checked(struct backend_op *op)
 		stop_instead(t, STOP_SHUTDOWN);
 		return;
 	}
+	if (t->unproven) {
+		start_prove(t);
+		return;
+	}
 	r = tenant_open_client(t, &sb, &why);
 	if (r < 0) {
 		tenant_note(t, r, why);

@@ -14,6 +14,7 @@
 #include "filelock.h"
 #include "ident.h"
 #include "io.h"
+#include "paths.h"
 
 enum { ENTER_TRIES = 32, WHO_MAX = 512 };
 
@@ -24,48 +25,107 @@ bool den_is_id(const char *name)
 
 bool den_fits(const char *root)
 {
-	/* "/ID/alive" is the longest; the temporary names are longer but no sockets. */
-	return strlen(root) + 1 + SANDBOX_ID_LEN + sizeof("/alive") <= DEN_PATH;
+	return strlen(root) + 1 + SANDBOX_ID_LEN + sizeof("/sock") <= DEN_PATH;
 }
 
 void den_init(struct den *d, const char *root, const char *id)
 {
+	snprintf(d->root, DEN_PATH, "%s", root);
+	snprintf(d->id, sizeof(d->id), "%s", id);
 	snprintf(d->dir, DEN_PATH, "%s/%s", root, id);
 	snprintf(d->sock, DEN_PATH, "%s/%s/sock", root, id);
-	snprintf(d->alive, DEN_PATH, "%s/%s/alive", root, id);
-	snprintf(d->users, DEN_PATH, "%s/%s/users", root, id);
-	snprintf(d->who, DEN_PATH, "%s/%s/who", root, id);
 	snprintf(d->pid, DEN_PATH, "%s/%s/pid", root, id);
+}
+
+/* ---- the directory ---- */
+
+static int check_owned(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
+}
+
+int den_open_root(const char *root)
+{
+	int fd = paths_open_dir(AT_FDCWD, root);
+	int r = fd < 0 ? fd : check_owned(fd);
+
+	if (r < 0 && fd >= 0)
+		close(fd);
+	return r < 0 ? r : fd;
+}
+
+/*
+ * Everything in it is opened, made and removed through this descriptor: it is a
+ * directory of ours, not a link, and stays the same one whatever becomes of its
+ * name. By their paths, somebody else's files could be in the place of ours.
+ */
+static int open_dir(const struct den *d)
+{
+	int root CLEANUP_FD = den_open_root(d->root);
+	int fd, r;
+
+	if (root < 0)
+		return root;
+	fd = paths_open_dir(root, d->id);
+	r = fd < 0 ? fd : check_owned(fd);
+	if (r < 0 && fd >= 0)
+		close(fd);
+	return r < 0 ? r : fd;
+}
+
+static int make_dir(const struct den *d)
+{
+	int root CLEANUP_FD = den_open_root(d->root);
+
+	if (root == -ENOENT) {
+		/* Those who clean up old temporary files take empty ones along. */
+		int r = paths_make(d->root, 0700);
+
+		if (r < 0)
+			return r;
+		root = den_open_root(d->root);
+	}
+	if (root < 0)
+		return root;
+	return mkdirat(root, d->id, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
 /* ---- locks ---- */
 
-/*
- * Whether it is a directory, itself and not through a link, and ours. Nothing
- * below a path is opened, made or removed without that: a link in its place
- * would lead us to somebody else's files.
- */
-static int check_dir(const struct den *d)
+/* A file of ours that has no other name: a second one could be somebody else's. */
+static bool is_plain(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1;
+}
+
+static int lock_in(int dir, const char *name, bool exclusive, bool make)
 {
 	struct stat st;
 
-	if (lstat(d->dir, &st) < 0)
-		return -errno;
-	if (S_ISLNK(st.st_mode))
-		return -ELOOP;
-	if (!S_ISDIR(st.st_mode))
-		return -ENOTDIR;
-	return st.st_uid == geteuid() ? 0 : -EPERM;
+	/* Before it is opened: opening a device may do something. */
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		if (errno != ENOENT)
+			return -errno;
+	} else if (!is_plain(&st)) {
+		return S_ISLNK(st.st_mode) ? -ELOOP : -EPERM;
+	}
+	return filelock_try_at(dir, name, exclusive, make);
+}
+
+static int lock_by_name(const struct den *d, const char *name, bool exclusive, bool make)
+{
+	int dir CLEANUP_FD = open_dir(d);
+
+	return dir < 0 ? dir : lock_in(dir, name, exclusive, make);
 }
 
 int den_lock_users(const struct den *d, bool exclusive, bool make)
 {
-	int r = check_dir(d);
-
-	if (r < 0)
-		return r;
-	return make ? filelock_try(d->users, exclusive)
-		    : filelock_try_existing(d->users, exclusive);
+	return lock_by_name(d, "users", exclusive, make);
 }
 
 int den_enter(const struct den *d, int *ret_users)
@@ -74,8 +134,10 @@ int den_enter(const struct den *d, int *ret_users)
 
 	/* Somebody who removes it may do so between the two. */
 	for (unsigned i = 0; i < ENTER_TRIES; i++) {
-		if (mkdir(d->dir, 0700) < 0 && errno != EEXIST)
-			return -errno;
+		int r = make_dir(d);
+
+		if (r < 0)
+			return r;
 		fd = den_lock_users(d, false, true);
 		if (fd != -ENOENT)
 			break;
@@ -86,12 +148,10 @@ int den_enter(const struct den *d, int *ret_users)
 	return 0;
 }
 
-int den_is_alive(const struct den *d)
+static int is_alive_in(int dir)
 {
-	int fd = check_dir(d);
+	int fd = lock_in(dir, "alive", false, false);
 
-	if (fd == 0)
-		fd = filelock_try_existing(d->alive, false);
 	if (fd == -EAGAIN)
 		return 1;
 	if (fd < 0)
@@ -100,25 +160,49 @@ int den_is_alive(const struct den *d)
 	return 0;
 }
 
-int den_claim(const struct den *d)
+int den_is_alive(const struct den *d)
 {
-	int fd = filelock_try(d->alive, true);
+	int dir CLEANUP_FD = open_dir(d);
+
+	if (dir < 0)
+		return dir == -ENOENT ? 0 : dir;
+	return is_alive_in(dir);
+}
+
+static int claim_in(int dir)
+{
+	int fd = lock_in(dir, "alive", true, true);
 	int r;
 
 	if (fd != -EAGAIN)
 		return fd;
 	/* Those who only look have a shared lock, and do not keep another looker out. */
-	r = den_is_alive(d);
+	r = is_alive_in(dir);
 	return r > 0 ? -EEXIST : r < 0 ? r : -EAGAIN;
+}
+
+int den_claim(const struct den *d)
+{
+	int dir CLEANUP_FD = open_dir(d);
+
+	return dir < 0 ? dir : claim_in(dir);
 }
 
 /* ---- whose it is, and which process ---- */
 
-static ssize_t read_text(const char *path, char *to, size_t size)
+static ssize_t read_text(const struct den *d, const char *name, char *to, size_t size)
 {
-	int fd CLEANUP_FD = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	int dir CLEANUP_FD = open_dir(d), fd CLEANUP_FD = -1;
+	struct stat st;
 	ssize_t n;
 
+	if (dir < 0)
+		return dir;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EPERM;
+	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	n = read(fd, to, size - 1);
@@ -130,36 +214,38 @@ static ssize_t read_text(const char *path, char *to, size_t size)
 
 int den_write_who(const struct den *d, const char *user, const char *thread)
 {
-	char tmp[DEN_PATH + 8], text[WHO_MAX];
-	int fd CLEANUP_FD = -1;
+	int dir CLEANUP_FD = open_dir(d), fd CLEANUP_FD = -1;
+	char text[WHO_MAX];
 	int n, r;
 
 	n = snprintf(text, sizeof(text), "%s\n%s\n", user, thread);
 	if (n >= (int)sizeof(text))
 		return -EINVAL;
-	snprintf(tmp, sizeof(tmp), "%s.tmp", d->who);
-	unlink(tmp);
-	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (dir < 0)
+		return dir;
+	if (unlinkat(dir, "who.tmp", 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(dir, "who.tmp", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	r = write_all(fd, text, (size_t)n);
-	if (r == 0 && rename(tmp, d->who) < 0)
+	if (r == 0 && renameat(dir, "who.tmp", dir, "who") < 0)
 		r = -errno;
 	if (r < 0)
-		unlink(tmp);
+		unlinkat(dir, "who.tmp", 0);
 	return r;
 }
 
-int den_place(const struct den *d, const char *id, struct place *ret)
+int den_place(const struct den *d, struct place *ret)
 {
 	struct place p CLEANUP_PLACE = { 0 };
 	char text[WHO_MAX], *user = text, *thread, *end;
 
-	memcpy(p.id, id, sizeof(p.id));
+	memcpy(p.id, d->id, sizeof(p.id));
 	p.socket = strdup(d->sock);
 	if (!p.socket)
 		return -ENOMEM;
-	if (read_text(d->who, text, sizeof(text)) > 0 && (thread = strchr(text, '\n')) &&
+	if (read_text(d, "who", text, sizeof(text)) > 0 && (thread = strchr(text, '\n')) &&
 	    (end = strchr(thread + 1, '\n'))) {
 		*thread++ = *end = '\0';
 		if (ident_is_user(user) && ident_is_thread(thread)) {
@@ -176,13 +262,22 @@ int den_place(const struct den *d, const char *id, struct place *ret)
 
 int den_find(const struct den *d, struct process *ret)
 {
+	int dir CLEANUP_FD = open_dir(d);
+	struct stat st;
 	char text[32];
 	long hint = 0;
 
-	if (read_text(d->pid, text, sizeof(text)) > 0)
+	if (dir < 0)
+		return dir;
+	if (fstatat(dir, "alive", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	/* Whoever holds the lock of another file is no sandbox, and not to be stopped. */
+	if (!is_plain(&st))
+		return -EPERM;
+	if (read_text(d, "pid", text, sizeof(text)) > 0)
 		hint = strtol(text, NULL, 10);
 	/* The file may be missing, or tell of an earlier one: the lock tells the truth. */
-	return process_find_holder(d->alive, hint > 0 && hint < INT32_MAX ? (pid_t)hint : 0, ret);
+	return process_find_holder(&st, hint > 1 && hint < INT32_MAX ? (pid_t)hint : 0, ret);
 }
 
 /* ---- removing ---- */
@@ -200,9 +295,9 @@ static bool is_ours(const char *name)
 	       strspn(name + 4, "0123456789") == strlen(name + 4);
 }
 
-void den_sweep(const struct den *d)
+static void sweep_in(int dir_fd)
 {
-	int fd = open(d->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *e;
 
@@ -212,27 +307,56 @@ void den_sweep(const struct den *d)
 	}
 	while ((e = readdir(dir)))
 		if (is_ours(e->d_name))
-			unlinkat(fd, e->d_name, 0);
+			unlinkat(dir_fd, e->d_name, 0);
 	closedir(dir);
+}
+
+int den_sweep(const struct den *d, int alive)
+{
+	int dir CLEANUP_FD = open_dir(d);
+
+	if (dir < 0)
+		return dir;
+	if (!filelock_is_at(alive, dir, "alive"))
+		return -ESTALE;
+	sweep_in(dir);
+	return 0;
 }
 
 void den_remove(const struct den *d, int users, int alive)
 {
-	den_sweep(d);
-	if (alive >= 0)
-		filelock_remove(d->alive, alive);
-	filelock_remove(d->users, users);
+	int dir CLEANUP_FD = open_dir(d), root CLEANUP_FD = -1;
+
+	/* Our locks are on the files of this very directory, or it is none of our business. */
+	if (dir < 0 || !filelock_is_at(users, dir, "users") ||
+	    !filelock_is_at(alive, dir, "alive")) {
+		close(alive);
+		close(users);
+		return;
+	}
+	sweep_in(dir);
+	filelock_remove_at(dir, "alive", alive);
+	filelock_remove_at(dir, "users", users);
 	/* Not if somebody has come in the moment before: then it is theirs. */
-	rmdir(d->dir);
+	root = den_open_root(d->root);
+	if (root >= 0)
+		unlinkat(root, d->id, AT_REMOVEDIR);
 }
 
 int den_bury(const struct den *d, int users)
 {
-	int alive = check_dir(d);
+	int dir CLEANUP_FD = open_dir(d);
+	int alive;
 
-	if (alive == 0)
-		alive = den_claim(d);
-
+	if (dir == -ENOENT) {
+		close(users);
+		return 0;
+	}
+	if (dir < 0)
+		return dir;
+	if (!filelock_is_at(users, dir, "users"))
+		return -ESTALE;
+	alive = claim_in(dir);
 	if (alive < 0)
 		return alive;
 	den_remove(d, users, alive);

@@ -32,20 +32,23 @@
 enum { DEN_PATH = 108, DEN_HASH = 12 }; /* a socket's path must fit */
 
 struct den {
-	char dir[DEN_PATH], sock[DEN_PATH], alive[DEN_PATH], users[DEN_PATH], who[DEN_PATH],
-		pid[DEN_PATH];
+	char root[DEN_PATH], id[SANDBOX_ID_LEN + 1];
+	char dir[DEN_PATH], sock[DEN_PATH], pid[DEN_PATH]; /* for others, and for messages */
 };
 
 bool den_is_id(const char *name);
 /* Whether socket paths below this directory fit. */
 bool den_fits(const char *root);
 void den_init(struct den *d, const char *root, const char *id);
+/* A descriptor; -ELOOP, -ENOTDIR: it is none, -EPERM: others may write there. */
+int den_open_root(const char *root) MUST_CHECK;
 
 /* Makes the directory and takes `users`, shared. -EAGAIN: it is being removed. */
 int den_enter(const struct den *d, int *ret_users) MUST_CHECK;
 /*
  * Takes `users`, made if missing and wanted: a descriptor, or what filelock_try()
- * says; -ELOOP, -ENOTDIR, -EPERM if the directory is not one of ours.
+ * says. This and all the others: -ELOOP, -ENOTDIR, -EPERM if the directory or the
+ * file is not one of ours.
  */
 int den_lock_users(const struct den *d, bool exclusive, bool make) MUST_CHECK;
 /* Takes `alive`, exclusively: a descriptor, -EEXIST: it lives, -EAGAIN: somebody is looking. */
@@ -56,15 +59,19 @@ int den_is_alive(const struct den *d) MUST_CHECK;
 int den_find(const struct den *d, struct process *ret) MUST_CHECK;
 int den_write_who(const struct den *d, const char *user, const char *thread) MUST_CHECK;
 /* Its place; user and thread stay NULL if `who` is damaged. 0 or -ENOMEM. */
-int den_place(const struct den *d, const char *id, struct place *ret) MUST_CHECK;
-/* With `alive` ours: removes what an earlier sandbox left, but the locks. */
-void den_sweep(const struct den *d);
+int den_place(const struct den *d, struct place *ret) MUST_CHECK;
 /*
- * Removes everything, with both locks held exclusively (alive may be -1: there
- * is none), and gives them up.
+ * With `alive` ours: removes what an earlier sandbox left, but the locks.
+ * -ESTALE: the directory is not the one any more in which we took it.
  */
+int den_sweep(const struct den *d, int alive) MUST_CHECK;
+/* Removes everything, with both locks held exclusively, and gives them up. */
 void den_remove(const struct den *d, int users, int alive);
-/* With `users` held exclusively: removes a dead one's remains. -EEXIST, -EAGAIN: as den_claim(). */
+/*
+ * With `users` held exclusively: removes a dead one's remains, and gives up the
+ * lock. -EEXIST, -EAGAIN: as den_claim(), -ESTALE: as den_sweep(), and the lock
+ * is still ours.
+ */
 int den_bury(const struct den *d, int users) MUST_CHECK;
 
 /* ---- embedded_log.c: blocks on the disk, for workers ---- */
@@ -138,6 +145,7 @@ struct task {
 	bool stuck, vanishing;
 	bool exclusive, was_resident; /* about `users` */
 	int error;                    /* what the answer will be */
+	char blame[64];               /* what was seen of it; its log may say more */
 	int ready_fd, log_fd;
 	int64_t log_from;
 	ev_io ready;

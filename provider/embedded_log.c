@@ -13,30 +13,73 @@
 
 #include "embedded_i.h"
 #include "io.h"
+#include "log.h"
 #include "paths.h"
 
 enum { WORDS_MAX = 600, TAIL_MAX = 16 * 1024 };
 
-static char *log_path(const char *data, const char *id, const char *suffix)
-{
-	char *path;
+struct log_name {
+	char text[SANDBOX_ID_LEN + sizeof(".log.1")];
+};
 
-	return asprintf(&path, "%s/logs/%s.log%s", data, id, suffix) < 0 ? NULL : path;
+static struct log_name log_name(const char *id, const char *suffix)
+{
+	struct log_name n;
+
+	snprintf(n.text, sizeof(n.text), "%.*s.log%s", SANDBOX_ID_LEN, id, suffix);
+	return n;
+}
+
+/* A directory of ours, not a link: files are replaced and cut in it. */
+static int open_logs(const char *data, bool make)
+{
+	int root CLEANUP_FD = paths_open_data(data, make), fd;
+	struct stat st;
+
+	if (root < 0)
+		return root;
+	fd = make ? paths_make_dir(root, "logs", 0700, NULL) : paths_open_dir(root, "logs");
+	if (fd >= 0 && (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 022))) {
+		close(fd);
+		return -EPERM;
+	}
+	return fd;
+}
+
+/* One that has no other name: a second one could be somebody else's file. */
+static int open_log(int dir, const char *id, int flags)
+{
+	int fd CLEANUP_FD =
+		openat(dir, log_name(id, "").text,
+		       O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags, 0600);
+	struct stat st;
+	int high;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_nlink != 1)
+		return -EPERM;
+	/* It becomes another program's 1 and 2, and must not be one of those here. */
+	high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	return high < 0 ? -errno : high;
 }
 
 /* ---- rotating ---- */
 
-/* From an offset to the end, also what is added meanwhile. */
-static int copy_from(int from, off_t at, int to)
+/* From an offset to the end, also what is added meanwhile, but not for ever. */
+static int copy_from(int from, off_t at, off_t end, int to)
 {
 	char chunk[16 * 1024];
-	ssize_t n;
 
-	while ((n = pread(from, chunk, sizeof(chunk), at)) != 0) {
-		int r = n < 0 ? -errno : write_all(to, chunk, (size_t)n);
+	while (at < end) {
+		ssize_t n = pread(from, chunk, sizeof(chunk), at);
+		int r;
 
-		if (r == -EINTR)
+		if (n == 0)
+			break;
+		if (n < 0 && errno == EINTR)
 			continue;
+		r = n < 0 ? -errno : write_all(to, chunk, (size_t)n);
 		if (r < 0)
 			return r;
 		at += n;
@@ -44,67 +87,61 @@ static int copy_from(int from, off_t at, int to)
 	return 0;
 }
 
-static int shift(int fd, const char *data, const char *id, off_t from)
+static int keep(int fd, int dir, const char *id, off_t size, off_t max)
 {
-	char *one CLEANUP_FREE = log_path(data, id, ".1");
-	char *two CLEANUP_FREE = log_path(data, id, ".2");
+	const struct log_name one = log_name(id, ".1"), two = log_name(id, ".2");
 	int to CLEANUP_FD = -1;
-	int r;
 
-	if (!one || !two)
-		return -ENOMEM;
-	if (rename(one, two) < 0 && errno != ENOENT)
+	if (renameat(dir, one.text, dir, two.text) < 0 && errno != ENOENT)
 		return -errno;
-	to = open(one, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	to = openat(dir, one.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (to < 0)
 		return -errno;
-	r = copy_from(fd, from, to);
-	/* What cannot be kept (a full disk) is still to be cut, or it would grow for ever. */
-	if (ftruncate(fd, 0) < 0 && r == 0)
-		r = -errno;
-	return r;
+	return copy_from(fd, size - max, size + max, to);
 }
 
-static void rotate(int fd, const char *data, const char *id, int64_t max)
+static void rotate(int fd, int dir, const char *id, int64_t max)
 {
 	struct stat st;
 
 	/* One at a time, among all programs that use the sandbox. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return;
-	if (fstat(fd, &st) == 0 && st.st_size > max)
-		(void)!shift(fd, data, id, st.st_size - max);
+	if (fstat(fd, &st) == 0 && st.st_size > max) {
+		int r = keep(fd, dir, id, st.st_size, max);
+
+		/* What cannot be kept (a full disk) is still cut, or it would grow for ever. */
+		if (ftruncate(fd, 0) < 0 && r == 0)
+			r = -errno;
+		if (r < 0)
+			log_warn("sandbox %s: its log could not be rotated: %s", id,
+				 strerrordesc_np(-r));
+	}
 	flock(fd, LOCK_UN);
 }
 
 void log_rotate(const char *data, const char *id, int64_t max)
 {
-	char *path CLEANUP_FREE = log_path(data, id, "");
-	int fd CLEANUP_FD = -1;
+	int dir CLEANUP_FD = open_logs(data, false), fd CLEANUP_FD = -1;
 
-	if (!path)
+	if (dir < 0)
 		return;
-	fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	fd = open_log(dir, id, 0);
 	if (fd >= 0)
-		rotate(fd, data, id, max);
+		rotate(fd, dir, id, max);
 }
 
 int log_open(const char *data, const char *id, int64_t max)
 {
-	char *path CLEANUP_FREE = log_path(data, id, "");
-	char *dir CLEANUP_FREE = NULL;
-	int fd, r;
+	int dir CLEANUP_FD = open_logs(data, true);
+	int fd;
 
-	if (!path || asprintf(&dir, "%s/logs", data) < 0) {
-		dir = NULL;
-		return -ENOMEM;
-	}
-	r = paths_make(dir, 0700);
-	if (r < 0)
-		return r;
-	log_rotate(data, id, max);
-	fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	return fd < 0 ? -errno : fd;
+	if (dir < 0)
+		return dir;
+	fd = open_log(dir, id, O_CREAT);
+	if (fd >= 0)
+		rotate(fd, dir, id, max);
+	return fd;
 }
 
 /* ---- last words ---- */
@@ -141,6 +178,8 @@ char *log_last_words(int fd, int64_t from)
 
 	if (fstat(fd, &st) < 0)
 		return NULL;
+	if (from > (int64_t)st.st_size)
+		from = 0; /* it was rotated */
 	n = pread(fd, tail, sizeof(tail) - 1, MAX(from, (int64_t)st.st_size - TAIL_MAX + 1));
 	if (n <= 0)
 		return NULL;

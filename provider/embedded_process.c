@@ -17,7 +17,7 @@
 
 enum { ENV_MAX = 64 };
 
-/* glibc 2.36 has them under other headers than older ones have none. */
+/* By number: older C libraries have no functions for them. */
 static int open_pidfd(pid_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -61,7 +61,9 @@ static int reap(const struct process *p)
 
 	if (waitid(P_PIDFD, (id_t)p->pidfd, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == 0)
 		return -1;
-	kill(-p->pid, SIGKILL);
+	/* 0 and -1 would mean other groups than its own. */
+	if (p->pid > 1 && si.si_pid == p->pid)
+		kill(-p->pid, SIGKILL);
 	if (waitid(P_PIDFD, (id_t)p->pidfd, &si, WEXITED | WNOHANG) < 0 || si.si_pid == 0)
 		return -1;
 	return si.si_code == CLD_EXITED ? W_EXITCODE(si.si_status, 0) : W_EXITCODE(0, si.si_status);
@@ -248,15 +250,19 @@ static int check_holder(pid_t pid, const struct stat *file, struct process *ret)
 {
 	struct process p = PROCESS_INIT;
 	int proc_fd CLEANUP_FD = -1;
+	struct stat owner;
 	char name[32];
 	int r;
 
+	if (pid == getpid())
+		return -ESRCH;
 	r = process_open(pid, &p);
 	if (r < 0)
 		return r;
 	snprintf(name, sizeof(name), "/proc/%d", (int)pid);
 	proc_fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (proc_fd < 0 || !holds(proc_fd, file)) {
+	if (proc_fd < 0 || fstat(proc_fd, &owner) < 0 || owner.st_uid != geteuid() ||
+	    !holds(proc_fd, file)) {
 		process_release(&p);
 		return -ESRCH;
 	}
@@ -264,16 +270,13 @@ static int check_holder(pid_t pid, const struct stat *file, struct process *ret)
 	return 0;
 }
 
-int process_find_holder(const char *path, pid_t hint, struct process *ret)
+int process_find_holder(const struct stat *file, pid_t hint, struct process *ret)
 {
 	const struct dirent *e;
-	struct stat file;
 	int r = -ESRCH;
 	DIR *dir;
 
-	if (lstat(path, &file) < 0)
-		return -errno;
-	if (hint > 0 && check_holder(hint, &file, ret) == 0)
+	if (hint > 0 && check_holder(hint, file, ret) == 0)
 		return 0;
 	dir = opendir("/proc");
 	if (!dir)
@@ -282,8 +285,8 @@ int process_find_holder(const char *path, pid_t hint, struct process *ret)
 		char *end;
 		long pid = strtol(e->d_name, &end, 10);
 
-		if (pid > 0 && *end == '\0' && pid != (long)getpid())
-			r = check_holder((pid_t)pid, &file, ret);
+		if (pid > 1 && *end == '\0')
+			r = check_holder((pid_t)pid, file, ret);
 	}
 	closedir(dir);
 	return r < 0 ? -ESRCH : 0;

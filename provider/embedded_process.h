@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ev.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "util.h"
@@ -40,8 +41,8 @@ void process_unwatch(struct process *p, struct ev_loop *ev);
 void process_signal(const struct process *p, int sig);
 
 /*
- * Any thread: finds the process that holds an exclusive flock(2) on the file,
- * asking the one first that is hinted at (0: nobody). -ESRCH: nobody whom we can
- * look into does. Reads /proc.
+ * Any thread: finds the process of ours that holds an exclusive flock(2) on the
+ * file, asking the one first that is hinted at (0: nobody). Never this one.
+ * -ESRCH: nobody whom we can look into does. Reads /proc.
  */
-int process_find_holder(const char *path, pid_t hint, struct process *ret) MUST_CHECK;
+int process_find_holder(const struct stat *file, pid_t hint, struct process *ret) MUST_CHECK;

@@ -111,10 +111,11 @@ static int launch(struct task *t, int alive)
 	struct stat st;
 	int r;
 
-	den_sweep(&t->den);
-	r = den_write_who(&t->den, t->user, t->thread);
+	r = den_sweep(&t->den, alive);
+	if (r == 0)
+		r = den_write_who(&t->den, t->user, t->thread);
 	if (r < 0) {
-		task_say(t, "cannot write %s: %s", t->den.who, strerrordesc_np(-r));
+		task_say(t, "cannot write in %s: %s", t->den.dir, strerrordesc_np(-r));
 		return r;
 	}
 	t->log_fd = log_open(e->data, t->id, e->log_max);
@@ -140,6 +141,17 @@ static void leave(struct task *t, int alive)
 	close(users);
 }
 
+/* Takes `users`; one that we have from before will do, if the file is still there. */
+static int enter(struct task *t)
+{
+	if (t->users >= 0) {
+		if (filelock_change(t->users, false) == 0)
+			return 0;
+		close(steal_fd(&t->users));
+	}
+	return den_enter(&t->den, &t->users);
+}
+
 static int prepare(struct task *t)
 {
 	int alive, r;
@@ -150,7 +162,7 @@ static int prepare(struct task *t)
 			 strerrordesc_np(-r));
 		return r;
 	}
-	r = den_enter(&t->den, &t->users);
+	r = enter(t);
 	if (r < 0) {
 		if (r != -EAGAIN)
 			task_say(t, "cannot use %s: %s", t->den.dir, strerrordesc_np(-r));
@@ -158,9 +170,10 @@ static int prepare(struct task *t)
 	}
 	alive = den_claim(&t->den);
 	if (alive < 0) {
-		close(steal_fd(&t->users));
+		if (!t->was_resident)
+			close(steal_fd(&t->users));
 		if (alive != -EAGAIN && alive != -EEXIST)
-			task_say(t, "cannot lock %s: %s", t->den.alive, strerrordesc_np(-alive));
+			task_say(t, "cannot lock %s: %s", t->den.dir, strerrordesc_np(-alive));
 		return alive;
 	}
 	r = launch(t, alive);
@@ -177,23 +190,36 @@ static void run_prepare(struct task *t)
 	t->r = prepare(t);
 }
 
+/* Its own words are the best; without any, what was seen of it. */
+static void explain(struct task *t)
+{
+	char *words CLEANUP_FREE = log_last_words(t->log_fd, t->log_from);
+	const int status = t->process.status;
+
+	if (t->blame[0])
+		task_say(t, "threadfs-sandboxd %s%s%s", t->blame, words ? "; its last words: " : "",
+			 words ? words : "");
+	else if (words)
+		task_say(t, "%s", words);
+	else if (t->phase > STOP_WAIT)
+		task_say(t, "threadfs-sandboxd gave up getting ready but did not end");
+	else if (status < 0)
+		task_say(t, "threadfs-sandboxd ended without a word");
+	else if (WIFSIGNALED(status))
+		task_say(t, "threadfs-sandboxd was killed by signal %d", WTERMSIG(status));
+	else
+		task_say(t, "threadfs-sandboxd ended with status %d", WEXITSTATUS(status));
+}
+
 static void run_tidy(struct task *t)
 {
 	int alive;
 
-	if (!t->why) {
-		t->why = log_last_words(t->log_fd, t->log_from);
-		if (t->process.status < 0)
-			task_say(t, "threadfs-sandboxd ended without a word");
-		else if (WIFSIGNALED(t->process.status))
-			task_say(t, "threadfs-sandboxd was killed by signal %d",
-				 WTERMSIG(t->process.status));
-		else
-			task_say(t, "threadfs-sandboxd ended with status %d",
-				 WEXITSTATUS(t->process.status));
-	}
+	if (!t->why)
+		explain(t);
 	alive = den_claim(&t->den);
-	t->r = alive < 0 ? alive : 0;
+	/* Somebody has removed it all: nothing to do. */
+	t->r = alive == -ENOENT ? 0 : MIN(alive, 0);
 	if (alive >= 0)
 		leave(t, alive);
 }
@@ -206,6 +232,8 @@ static int public_error(int r)
 	return r == -ENOENT || r == -EPERM || r == -EAGAIN || r == -EACCES ? -EIO : r;
 }
 
+static bool adopt_child(struct task *t);
+
 static void tidied(struct task *t)
 {
 	if ((t->r == -EAGAIN || t->r == -EEXIST) && clock_ms() < t->give_up_ms) {
@@ -215,6 +243,8 @@ static void tidied(struct task *t)
 	if (t->r < 0)
 		log_warn("sandbox %s: its remains in %s cannot be removed now: %s", t->id,
 			 t->den.dir, strerrordesc_np(-t->r));
+	if (t->stuck)
+		adopt_child(t); /* it may end yet, and is ours to reap */
 	task_end(t, t->error);
 }
 
@@ -285,6 +315,12 @@ static void is_ready(struct task *t)
 	task_end(t, 0);
 }
 
+static void on_nonsense(struct task *t)
+{
+	snprintf(t->blame, sizeof(t->blame), "says something else than that it is ready");
+	abandon(t, -EIO, STOP_TERM);
+}
+
 static void on_ready_fd(struct ev_loop *ev UNUSED, ev_io *io, int revents UNUSED)
 {
 	struct task *t = CONTAINER_OF(io, struct task, ready);
@@ -298,10 +334,10 @@ static void on_ready_fd(struct ev_loop *ev UNUSED, ev_io *io, int revents UNUSED
 		if (strstr(t->heard, "READY=1\n"))
 			is_ready(t);
 		else if (t->heard_len == sizeof(t->heard) - 1)
-			abandon(t, -EIO, STOP_TERM);
+			on_nonsense(t);
 		return;
 	}
-	/* It has given up: its log says why. */
+	/* It has given up, and its log says why; or it never ends, and that is said. */
 	abandon(t, -EIO, STOP_WAIT);
 }
 
@@ -320,10 +356,9 @@ static void on_ended_early(struct process *p)
 static void on_late(struct ev_loop *ev UNUSED, ev_timer *timer, int revents UNUSED)
 {
 	struct task *t = CONTAINER_OF(timer, struct task, timer);
-	char *words CLEANUP_FREE = log_last_words(t->log_fd, t->log_from);
 
-	task_say(t, "threadfs-sandboxd was not ready within %lld ms%s%s", (long long)t->e->ready_ms,
-		 words ? "; its last words: " : "", words ? words : "");
+	snprintf(t->blame, sizeof(t->blame), "was not ready within %lld ms",
+		 (long long)t->e->ready_ms);
 	abandon(t, -ETIMEDOUT, STOP_TERM);
 }
 
@@ -353,9 +388,15 @@ static void prepared(struct task *t)
 {
 	if (t->r == 0) {
 		await_ready(t);
-	} else if (t->r == -EAGAIN && task_may_wait(t)) {
+		return;
+	}
+	if (t->r == -EAGAIN && task_may_wait(t)) {
 		task_again(t); /* somebody stops or removes the one before it */
-	} else if (t->cancelled) {
+		return;
+	}
+	if (t->users >= 0 && t->was_resident && !t->forgotten)
+		embedded_keep(t->e, t->id, steal_fd(&t->users));
+	if (t->cancelled) {
 		task_end(t, -ECANCELED);
 	} else {
 		if (t->r == -EAGAIN)
@@ -382,6 +423,9 @@ void embedded_create(struct backend *b, struct backend_op *op, const struct whom
 		task_end(t, -ENOMEM);
 		return;
 	}
+	t->users = embedded_take(e, whom->id);
+	t->was_resident = t->users >= 0;
+	t->cancel = prepared;
 	t->give_up_ms = clock_ms() + e->ready_ms;
 	task_work(t, run_prepare, prepared);
 }

@@ -159,6 +159,8 @@ static void looked(struct task *t)
 	} else {
 		if (t->r == -EBUSY)
 			task_say(t, "another program uses it");
+		else
+			task_say(t, "cannot look at %s: %s", t->den.dir, strerrordesc_np(-t->r));
 		end_running(t, t->r);
 	}
 }

@@ -23,22 +23,22 @@ static int flock_now(int fd, bool exclusive)
 }
 
 /* Whether the name is still that of the open file: 1, 0, or a negative errno. */
-static int is_at(int fd, const char *path)
+static int is_at(int fd, int dir, const char *path)
 {
 	struct stat open_one, named;
 
 	if (fstat(fd, &open_one) < 0)
 		return -errno;
-	if (lstat(path, &named) < 0)
+	if (fstatat(dir, path, &named, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	return open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
 }
 
-static int try_lock(const char *path, int flags, bool exclusive)
+static int try_lock(int dir, const char *path, int flags, bool exclusive)
 {
 	for (unsigned i = 0; i < TRIES; i++) {
-		int fd CLEANUP_FD =
-			open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
+		int fd CLEANUP_FD = openat(
+			dir, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
 		int r;
 
 		if (fd < 0)
@@ -47,7 +47,7 @@ static int try_lock(const char *path, int flags, bool exclusive)
 		if (r < 0)
 			return r;
 		/* The holder before us may have removed it between our open and our lock. */
-		r = is_at(fd, path);
+		r = is_at(fd, dir, path);
 		if (r < 0)
 			return r;
 		if (r > 0)
@@ -58,12 +58,22 @@ static int try_lock(const char *path, int flags, bool exclusive)
 
 int filelock_try(const char *path, bool exclusive)
 {
-	return try_lock(path, O_CREAT, exclusive);
+	return try_lock(AT_FDCWD, path, O_CREAT, exclusive);
 }
 
 int filelock_try_existing(const char *path, bool exclusive)
 {
-	return try_lock(path, 0, exclusive);
+	return try_lock(AT_FDCWD, path, 0, exclusive);
+}
+
+int filelock_try_at(int dir, const char *name, bool exclusive, bool make)
+{
+	return try_lock(dir, name, make ? O_CREAT : 0, exclusive);
+}
+
+bool filelock_is_at(int fd, int dir, const char *name)
+{
+	return is_at(fd, dir, name) > 0;
 }
 
 /*
@@ -85,9 +95,14 @@ int filelock_change(int fd, bool exclusive)
 	return r;
 }
 
+void filelock_remove_at(int dir, const char *name, int fd)
+{
+	if (is_at(fd, dir, name) > 0)
+		unlinkat(dir, name, 0);
+	close(fd);
+}
+
 void filelock_remove(const char *path, int fd)
 {
-	if (is_at(fd, path) > 0)
-		unlink(path);
-	close(fd);
+	filelock_remove_at(AT_FDCWD, path, fd);
 }

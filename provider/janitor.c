@@ -30,6 +30,9 @@ static void on_adopted(struct backend_op *op)
 		t->place = op->place;
 		op->place = (struct place){ 0 };
 		snprintf(t->place.id, sizeof(t->place.id), "%s", t->id);
+		/* Its maker may have been killed in the middle of starting it. */
+		t->unproven = true;
+		start_sweep(t);
 	}
 	if (!ours && op->error != -EBUSY && op->error != -ENOENT && !p->ending)
 		log_warn("%s: sandbox %s could not be adopted: %s", t->key, t->id,
@@ -119,7 +122,7 @@ static void on_listed(struct backend_op *op)
 	struct provider *p = CONTAINER_OF(op, struct provider, list_op);
 
 	ev_timer_stop(loop_ev(p->loop), &p->list_timer);
-	if (op->error < 0)
+	if (op->error < 0 && !p->ending)
 		log_warn("cannot list running sandboxes: %s",
 			 op->why ?: strerrordesc_np(-op->error));
 	p->round_pending++; /* not before all have been considered */

@@ -100,6 +100,7 @@ static bool speaks_of_death(int error)
 	case -EHOSTDOWN:
 	case -ENOTCONN:
 	case -ETIMEDOUT:
+	case -EAGAIN: /* a server that is shutting down says that it is not available */
 		return true;
 	default:
 		return false;
@@ -176,10 +177,13 @@ bool tenant_grant(struct tenant *t)
 void tenant_install(struct tenant *t, struct sandbox *sb)
 {
 	struct provider *p = t->provider;
+	/* Somebody wants it gone: that comes first, and those who wait get the next one. */
+	bool hand_out = !t->enders;
 
 	lock(&p->lock);
 	lock(&t->lock);
-	count_acquirers(t);
+	if (hand_out)
+		count_acquirers(t);
 	t->suspect = false;
 	if (t->leases > 0)
 		t->sb = STEAL(sb);
@@ -189,7 +193,8 @@ void tenant_install(struct tenant *t, struct sandbox *sb)
 	provider_dismiss(p, sb);
 	t->failures = 0;
 	errand_finish_all(&t->finders, 0, NULL);
-	tell_acquirers(t);
+	if (hand_out)
+		tell_acquirers(t);
 }
 
 static void begin_acquire(struct errand *e)

@@ -27,6 +27,8 @@ enum flight {
 	FLIGHT_STOP,
 };
 
+struct forgetting; /* stop.c */
+
 enum stop_reason {
 	STOP_ASKED,    /* tenant_destroy, tenant_forget */
 	STOP_DEAD,     /* found dead: only remains are left */
@@ -66,10 +68,12 @@ struct tenant {
 	struct place place;   /* where its sandbox is; id "" if it has none */
 	UT_hash_handle by_id; /* provider.holders, while its id is in use */
 	bool holds_id;
+	bool unproven; /* adopted, and has not answered us yet */
 	unsigned failures;
 	int64_t retry_ms; /* FAILED: not before */
 	bool in_round;    /* the janitor waits for this flight */
 	bool registered;
+	unsigned chores; /* work on disk that no flight waits for; start.c */
 
 	/* of the flight */
 	struct backend_op op;
@@ -86,7 +90,8 @@ struct tenant {
 	bool pinging;          /* `ready` is under way */
 	ev_timer watch;        /* meanwhile, whether it lives */
 	bool died;
-	enum stop_reason reason; /* stop.c */
+	enum stop_reason reason;    /* stop.c, as the next */
+	struct forgetting *put_off; /* until there are no chores */
 };
 
 struct provider {
@@ -185,17 +190,25 @@ int tenant_open_client(struct tenant *t, struct sandbox **ret, const char **ret_
 void check_begin(struct tenant *t);   /* active and suspect */
 void reclaim_begin(struct tenant *t); /* warm and wanted */
 void start_begin(struct tenant *t);   /* cold or failed, and wanted */
+/* Within a flight: makes sure that it answers before it is handed out. */
+void start_prove(struct tenant *t);
 /* The program ends: any flight but one that stops ends soon. */
 void start_abort(struct tenant *t);
 /* The end of having a sandbox: its place, its id, the file lock of its start. */
 void start_hold_id(struct tenant *t);
 void start_drop_place(struct tenant *t);
 void start_unlock(struct tenant *t);
+/* Removes the file lock of a start that was killed, some time soon. */
+void start_sweep(struct tenant *t);
+/* Where the file lock is, for the caller to free; NULL: no memory. Any thread. */
+char *start_lock_path(const struct tenant *t);
 /* Whether another tenant has a sandbox of the same id. */
 bool start_collides(const struct tenant *t);
 void stop_begin(struct tenant *t, enum stop_reason reason);
 /* Within a flight of another kind: stopping is how it ends. */
 void stop_instead(struct tenant *t, enum stop_reason reason);
+/* The last of a tenant's chores is done. */
+void stop_chores_done(struct tenant *t);
 /* Stops the oldest warm ones as long as there are too many. */
 void janitor_make_room(struct provider *p, const struct tenant *except);
 /* A flight that a round waits for is over. */

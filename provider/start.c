@@ -38,7 +38,7 @@ static void look(struct tenant *t);
 struct chore {
 	struct work work;
 	struct provider *p;
-	struct tenant *t; /* only with a flight that waits */
+	struct tenant *t;
 	char *user, *thread, *path;
 	int fd, error;
 };
@@ -59,6 +59,7 @@ static struct chore *chore_new(struct tenant *t)
 	if (!c)
 		return NULL;
 	c->p = t->provider;
+	c->t = t;
 	c->fd = -1;
 	provider_busy(c->p);
 	c->user = strdup(t->user);
@@ -76,14 +77,29 @@ static void chore_submit(struct chore *c, void (*run)(struct work *), void (*don
 	workers_submit(c->p->workers, &c->work);
 }
 
+/* For what no flight waits for; but nothing may forget the thread meanwhile. */
+static void chore_detach(struct chore *c, void (*run)(struct work *), void (*done)(struct work *))
+{
+	lock(&c->p->lock);
+	c->t->refs++;
+	unlock(&c->p->lock);
+	c->t->chores++;
+	chore_submit(c, run, done);
+}
+
 static void done_chore(struct work *w)
 {
-	chore_free(CONTAINER_OF(w, struct chore, work));
+	struct chore *c = CONTAINER_OF(w, struct chore, work);
+
+	if (--c->t->chores == 0)
+		stop_chores_done(c->t);
+	tenant_put(c->t);
+	chore_free(c);
 }
 
 /* ---- the ends ---- */
 
-static char *lock_path(struct tenant *t)
+char *start_lock_path(const struct tenant *t)
 {
 	char *dir CLEANUP_FREE = paths_thread_dir(t->provider->data, t->user, t->thread);
 	char *path;
@@ -107,14 +123,33 @@ void start_unlock(struct tenant *t)
 	if (t->lock_fd < 0)
 		return;
 	c = chore_new(t);
-	if (c && (c->path = lock_path(t))) {
+	if (c && (c->path = start_lock_path(t))) {
 		c->fd = steal_fd(&t->lock_fd);
-		chore_submit(c, run_unlock, done_chore);
+		chore_detach(c, run_unlock, done_chore);
 		return;
 	}
 	if (c)
 		chore_free(c);
 	close(steal_fd(&t->lock_fd)); /* the file stays: better than the lock */
+}
+
+static void run_sweep(struct work *w)
+{
+	struct chore *c = CONTAINER_OF(w, struct chore, work);
+	int fd = filelock_try_existing(c->path, true);
+
+	if (fd >= 0)
+		filelock_remove(c->path, fd);
+}
+
+void start_sweep(struct tenant *t)
+{
+	struct chore *c = t->provider->data ? chore_new(t) : NULL;
+
+	if (c && (c->path = start_lock_path(t)))
+		chore_detach(c, run_sweep, done_chore);
+	else if (c)
+		chore_free(c);
 }
 
 static void run_register(struct work *w)
@@ -138,7 +173,7 @@ static void register_thread(struct tenant *t)
 	if (!c)
 		return;
 	t->registered = true;
-	chore_submit(c, run_register, done_chore);
+	chore_detach(c, run_register, done_chore);
 }
 
 bool start_collides(const struct tenant *t)
@@ -180,6 +215,7 @@ void start_drop_place(struct tenant *t)
 	if (t->holds_id)
 		HASH_DELETE(by_id, p->holders, t);
 	t->holds_id = false;
+	t->unproven = false;
 }
 
 /* Without a sandbox, and without having failed. */
@@ -206,16 +242,17 @@ static void fail(struct tenant *t, int error, const char *why)
 	t->failures++;
 	t->retry_ms = provider_now(p) + pause;
 	provider_dismiss(p, STEAL(t->fresh));
+	if (!t->ours) {
+		start_unlock(t);
+		start_drop_place(t);
+		tenant_enter(t, TENANT_FAILED);
+	}
 	errand_finish_all(&t->finders, error, why);
 	errand_finish_all(&t->acquirers, error, why);
-	if (t->ours) {
+	if (t->ours)
 		stop_instead(t, STOP_UNREADY);
-		return;
-	}
-	start_unlock(t);
-	start_drop_place(t);
-	tenant_enter(t, TENANT_FAILED);
-	flight_end(t);
+	else
+		flight_end(t);
 }
 
 /* The program ends: leaves at the next step. Returns whether that was so. */
@@ -248,8 +285,9 @@ static void ready_over(struct tenant *t)
 	ev_timer_stop(loop_ev(t->provider->loop), &t->watch);
 	if (error == 0) {
 		lock(&t->provider->lock);
-		t->starts++;
+		t->starts += !t->unproven; /* then it has been counted */
 		unlock(&t->provider->lock);
+		t->unproven = false;
 		start_unlock(t);
 		register_thread(t);
 		tenant_install(t, STEAL(t->fresh));
@@ -417,6 +455,8 @@ static void done_lock(struct work *w)
 		look(t);
 	} else if (error != -EAGAIN) {
 		fail(t, error, NULL);
+	} else if (!t->acquirers) {
+		look(t); /* nobody wants one made any more, and looking needs no lock */
 	} else if (clock_ms() >= t->deadline_ms) {
 		fail(t, -ETIMEDOUT, "another program holds the lock of this thread");
 	} else {
@@ -431,8 +471,7 @@ static void try_lock(struct tenant *t)
 {
 	struct chore *c = chore_new(t);
 
-	if (c && (c->path = lock_path(t))) {
-		c->t = t;
+	if (c && (c->path = start_lock_path(t))) {
 		t->locking = true;
 		chore_submit(c, run_lock, done_lock);
 		return;
@@ -472,6 +511,28 @@ static void on_adopted(struct backend_op *op)
 	await_ready(t);
 }
 
+/* Ids are short, older ones shorter: what was found may be another thread's. */
+static bool is_anothers(const struct tenant *t)
+{
+	const struct place *p = &t->place;
+
+	return (p->user && strcmp(p->user, t->user) != 0) ||
+	       (p->thread && strcmp(p->thread, t->thread) != 0);
+}
+
+/* Leaves it to its owner; true if nothing was found, after all. */
+static bool leave_to_owner(struct tenant *t)
+{
+	struct backend *b = t->provider->backend;
+
+	if (!is_anothers(t) || t->form == 0)
+		return false;
+	if (b->ops->forget)
+		b->ops->forget(b, t->place.id);
+	place_release(&t->place);
+	return true;
+}
+
 static void on_discovered(struct backend_op *op)
 {
 	struct tenant *t = flight_answered(op);
@@ -483,10 +544,14 @@ static void on_discovered(struct backend_op *op)
 	if (error == 0) {
 		ident_form(t->user, t->thread, t->form, id);
 		take_place(t, t->form == 0 ? t->id : id);
+		if (leave_to_owner(t))
+			error = -ENOENT;
 	}
 	backend_op_clear(op);
 	if (gives_up(t)) {
 		return;
+	} else if (error == 0 && is_anothers(t)) {
+		fail(t, -EADDRINUSE, "another thread has a sandbox of the same id");
 	} else if (error == 0 && b->ops->adopt) {
 		flight_ask(t, on_adopted, left_ms(t));
 		b->ops->adopt(b, &t->op, t->place.id);
@@ -538,6 +603,12 @@ void start_begin(struct tenant *t)
 		try_lock(t);
 	else
 		look(t);
+}
+
+void start_prove(struct tenant *t)
+{
+	t->deadline_ms = clock_ms() + t->provider->start_timeout_ms;
+	await_ready(t);
 }
 
 void start_abort(struct tenant *t)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "filelock.h"
 #include "log.h"
 #include "paths.h"
 #include "provider_i.h"
@@ -55,12 +56,23 @@ static void finish_others(struct tenant *t, int error, const char *why)
 	}
 }
 
+/* The file lock of a start that was killed is nobody's, and no file of the thread's. */
+static void sweep_lock(struct tenant *t)
+{
+	char *path CLEANUP_FREE = start_lock_path(t);
+	int fd = path ? filelock_try_existing(path, true) : -ENOMEM;
+
+	if (fd >= 0)
+		filelock_remove(path, fd);
+}
+
 static void run_forget(struct work *w)
 {
 	struct forgetting *f = CONTAINER_OF(w, struct forgetting, work);
 	struct tenant *t = f->t;
 	const char *data = t->provider->data;
 
+	sweep_lock(t);
 	if (f->only_look) {
 		f->error = paths_is_empty(data, t->user, t->thread);
 	} else {
@@ -117,8 +129,20 @@ static bool forget(struct tenant *t, bool only_look)
 		.t = t,
 		.only_look = only_look,
 	};
-	workers_submit(t->provider->workers, &f->work);
+	/* A lock file that is about to go is no reason to stay; nor may the registry learn late. */
+	if (t->chores > 0)
+		t->put_off = f;
+	else
+		workers_submit(t->provider->workers, &f->work);
 	return true;
+}
+
+void stop_chores_done(struct tenant *t)
+{
+	struct forgetting *f = STEAL(t->put_off);
+
+	if (f)
+		workers_submit(t->provider->workers, &f->work);
 }
 
 /* ---- stopping ---- */

@@ -39,6 +39,20 @@ run_packages=(bubblewrap bash)
 # shellcheck disable=SC2034
 test_packages=(libcmocka-dev bats curl jq openssl python3 procps util-linux iproute2 coreutils socat)
 
+# end_sandboxes DIR: ends what still runs of the embedded sandboxes whose runtime
+# directories are somewhere in DIR. They outlive a program that was killed.
+end_sandboxes() {
+	local file pid
+	while read -r file; do
+		pid=$(cat "$file" 2>/dev/null) || continue
+		# unless the pid is another's by now
+		tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF "$1/" || continue
+		echo "ending sandbox $pid" >&2
+		kill "$pid" 2>/dev/null || true
+		tail --pid="$pid" -f /dev/null
+	done < <(find "$1" -name pid -path '*/run/*' 2>/dev/null)
+}
+
 # build [DIR [MESON-OPTION…]]: configures DIR (default build) once and compiles.
 build() {
 	local dir=${1:-build}

@@ -121,42 +121,19 @@ bool ask_wait(struct ask *a, int64_t timeout_ms)
 	return done;
 }
 
-/* Run after everything that was posted before it. */
-struct fence {
-	struct job job;
-	struct lock lock;
-	pthread_cond_t cond;
-	bool passed;
-};
-
-static void run_fence(struct job *job)
+static void do_nothing(void *ctx UNUSED)
 {
-	struct fence *f = CONTAINER_OF(job, struct fence, job);
-
-	lock(&f->lock);
-	f->passed = true;
-	pthread_cond_signal(&f->cond);
-	unlock(&f->lock);
 }
 
 void ask_release(struct ask *a)
 {
-	struct fence f = { .job.run = run_fence, .lock = LOCK_INIT };
-
 	lock(&a->lock);
 	while (!a->done)
 		pthread_cond_wait(&a->cond, &a->lock.mutex);
 	unlock(&a->lock);
 	/* The loop may still be in on_answer(), a job of ours be queued, a second answer come. */
 	loop_withdraw(a->backend->loop, &a->cancel_job);
-	pthread_cond_init(&f.cond, NULL);
-	loop_post(a->backend->loop, &f.job);
-	lock(&f.lock);
-	while (!f.passed)
-		pthread_cond_wait(&f.cond, &f.lock.mutex);
-	unlock(&f.lock);
-	pthread_cond_destroy(&f.cond);
-	lock_destroy(&f.lock);
+	loop_run(a->backend->loop, do_nothing, NULL);
 	if (a->early || a->times != 1)
 		abort();
 	backend_op_clear(&a->op);

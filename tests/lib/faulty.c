@@ -118,8 +118,7 @@ static void set_nowhere(struct held *h)
 
 static void add_made_up(struct backend_op *op)
 {
-	struct place *p =
-		must(reallocarray(op->places, op->nplaces + 1, sizeof(*op->places)));
+	struct place *p = must(reallocarray(op->places, op->nplaces + 1, sizeof(*op->places)));
 
 	op->places = p;
 	p += op->nplaces++;
@@ -216,7 +215,7 @@ static void on_timer(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 	pass_on(w->data);
 }
 
-static void note(struct faulty *f, enum ask_kind kind, const char *id) NEEDS(&f->lock)
+static void note_locked(struct faulty *f, enum ask_kind kind, const char *id) NEEDS(&f->lock)
 {
 	f->counts[kind]++;
 	if (f->log_len == f->log_cap && f->log_cap < FAULTY_LOG_MAX) {
@@ -232,7 +231,7 @@ static void note(struct faulty *f, enum ask_kind kind, const char *id) NEEDS(&f-
 	pthread_cond_broadcast(&f->cond);
 }
 
-static void take_order(struct faulty *f, enum ask_kind kind, struct fault_order *ret)
+static void take_order_locked(struct faulty *f, enum ask_kind kind, struct fault_order *ret)
 	NEEDS(&f->lock)
 {
 	struct order *o = f->orders[kind];
@@ -263,9 +262,9 @@ static void question(struct backend *b, struct backend_op *op, enum ask_kind kin
 	op->priv = h;
 	DL_APPEND(f->held, h);
 	lock(&f->lock);
-	take_order(f, kind, &h->what);
+	take_order_locked(f, kind, &h->what);
 	/* Whoever waits for it and then resumes it must find it hanging: jobs come after us. */
-	note(f, kind, h->id);
+	note_locked(f, kind, h->id);
 	unlock(&f->lock);
 	switch (h->what.fault) {
 	case FAULT_FAIL:
@@ -502,8 +501,7 @@ struct backend *faulty_new(struct backend *inner, struct faulty **ret_handle)
 	set_ops(f);
 	f->base = (struct backend){ .ops = &f->ops, .loop = inner->loop };
 	for (unsigned kind = 0; kind < ASK_KINDS; kind++)
-		f->resume[kind] =
-			(struct resume){ .job.run = run_resume, .f = f, .kind = kind };
+		f->resume[kind] = (struct resume){ .job.run = run_resume, .f = f, .kind = kind };
 	lock_init(&f->lock);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -3,16 +3,21 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "backend_embedded.h"
 #include "clock.h"
 #include "daemon.h"
 #include "ident.h"
+#include "provider_i.h"
 
 enum { WAIT_MS = 20000, ERRAND_MS = 60000 };
 
@@ -66,6 +71,7 @@ static struct provider *make_provider(struct rig *r, struct faulty **ret_faults)
 					 .data = r->data,
 					 .start_timeout_ms = o->start_timeout_ms,
 					 .idle_timeout_ms = o->idle_timeout_ms,
+					 .janitor_ms = o->janitor_ms,
 					 .replicas = o->replicas,
 					 .no_auto_restart = o->no_auto_restart,
 					 .now_ms = fake_clock_now,
@@ -229,6 +235,49 @@ int rig_reconcile(struct provider *p)
 	return run_provider(provider_reconcile, p);
 }
 
+static void do_nothing(void *ctx)
+{
+}
+
+/* Jobs run in order: whatever was posted before has been begun then. */
+static void let_begin(struct errand *e)
+{
+	loop_run(e->provider->loop, do_nothing, NULL);
+}
+
+void rig_begin(struct errand *e, void (*fn)(struct tenant *, struct errand *), struct tenant *t)
+{
+	call_init(&e->call, ERRAND_MS);
+	fn(t, e);
+	let_begin(e);
+}
+
+void rig_begin_round(struct errand *e, void (*fn)(struct provider *, struct errand *),
+		     struct provider *p)
+{
+	call_init(&e->call, ERRAND_MS);
+	fn(p, e);
+	let_begin(e);
+}
+
+int rig_end(struct errand *e)
+{
+	int r = call_wait(&e->call);
+
+	call_release(&e->call);
+	return r;
+}
+
+bool rig_is_open(struct errand *e)
+{
+	bool open;
+
+	lock(&e->call.lock);
+	open = !e->call.finished;
+	unlock(&e->call.lock);
+	return open;
+}
+
 int rig_ping(struct tenant *t)
 {
 	struct sandbox *sb = tenant_sandbox(t);
@@ -330,13 +379,28 @@ static bool is_dead(pid_t pid)
 	return strstr(line, ") Z ") || strstr(line, ") X ");
 }
 
+/* Whether anybody listens. */
+static bool answers(struct rig *r, struct tenant *t)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	int fd CLEANUP_FD = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	char path[256];
+
+	assert_true(fd >= 0);
+	run_path(r, tenant_id(t), "sock", path, sizeof(path));
+	assert_true(strlen(path) < sizeof(to.sun_path));
+	memcpy(to.sun_path, path, strlen(path));
+	return connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 || errno == EAGAIN;
+}
+
 void rig_kill(struct rig *r, struct tenant *t)
 {
 	pid_t pid = rig_pid(r, tenant_id(t));
 
 	assert_true(pid > 1);
 	assert_int_equal(kill(pid, SIGKILL), 0);
-	for (int64_t until = clock_ms() + WAIT_MS; !is_dead(pid);) {
+	/* The server inside takes a moment longer to notice. */
+	for (int64_t until = clock_ms() + WAIT_MS; !is_dead(pid) || answers(r, t);) {
 		assert_true(clock_ms() < until);
 		pause_ms(1);
 	}
@@ -396,4 +460,35 @@ const char *rig_host_path(struct rig *r, const char *thread, const char *name)
 
 	snprintf(path, sizeof(path), "%s/users/u/threads/%s/user-data/%s", r->data, thread, name);
 	return path;
+}
+
+const char *rig_run_path(struct rig *r, struct tenant *t, const char *name)
+{
+	static char path[256];
+
+	run_path(r, tenant_id(t), name, path, sizeof(path));
+	return path;
+}
+
+/* ---- the log ---- */
+
+void rig_begin_log(struct rig *r)
+{
+	r->log_fd = memfd_create("log", MFD_CLOEXEC);
+	r->stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	assert_true(r->log_fd >= 0 && r->stderr_fd >= 0);
+	assert_int_equal(dup2(r->log_fd, STDERR_FILENO), STDERR_FILENO);
+}
+
+char *rig_end_log(struct rig *r)
+{
+	off_t size = lseek(r->log_fd, 0, SEEK_END);
+	char *text = calloc(1, (size_t)size + 1);
+
+	dup2(r->stderr_fd, STDERR_FILENO);
+	close(r->stderr_fd);
+	assert_non_null(text);
+	assert_int_equal(pread(r->log_fd, text, (size_t)size, 0), size);
+	close(r->log_fd);
+	return text;
 }

@@ -35,6 +35,7 @@ struct rig_options {
 	unsigned replicas;        /* 0: none */
 	int64_t idle_timeout_ms;  /* 0: never */
 	int64_t start_timeout_ms; /* 0: 60 s */
+	int64_t janitor_ms;       /* by the real clock; 0: only rig_tick() */
 	bool no_auto_restart;
 	bool no_isolation;   /* faster under sanitizers */
 	const char *program; /* instead of the real threadfs-sandboxd */
@@ -50,6 +51,7 @@ struct rig {
 	struct faulty *faults;
 	struct provider *provider; /* NULL after rig_end_provider() */
 	unsigned fds;              /* open before */
+	int log_fd, stderr_fd;     /* between rig_begin_log() and rig_end_log() */
 };
 
 /* cmocka's hooks. */
@@ -79,6 +81,13 @@ int rig_destroy(struct tenant *t);
 int rig_forget(struct tenant *t);
 int rig_tick(struct provider *p);
 int rig_reconcile(struct provider *p);
+/* In the background: it has been begun when these return; rig_end() waits and tells how it went. */
+void rig_begin(struct errand *e, void (*fn)(struct tenant *t, struct errand *e), struct tenant *t);
+void rig_begin_round(struct errand *e, void (*fn)(struct provider *p, struct errand *e),
+		     struct provider *p);
+int rig_end(struct errand *e);
+/* Whether it is still under way. */
+bool rig_is_open(struct errand *e);
 /* One GET with the tenant's client: 0 or a negative errno; -ENOTCONN without a client. */
 int rig_ping(struct tenant *t);
 
@@ -91,7 +100,7 @@ bool rig_wait_state(struct tenant *t, enum tenant_state state);
 
 /* The supervisor of a sandbox, from its pid file; 0 if there is none. ctx is the rig. */
 pid_t rig_pid(void *ctx, const char *id);
-/* kill -9 of it; returns when it is dead. */
+/* kill -9 of it; returns when it is dead and nobody listens any more. */
 void rig_kill(struct rig *r, struct tenant *t);
 /* How many threadfs-sandboxd supervisors serve a socket of this rig. */
 unsigned rig_processes(struct rig *r);
@@ -100,3 +109,9 @@ unsigned rig_sockets(struct rig *r, struct tenant *t);
 bool rig_wait_no_sockets(struct rig *r, struct tenant *t);
 /* The host's path of a file in the thread's user-data. Valid until the next call. */
 const char *rig_host_path(struct rig *r, const char *thread, const char *name);
+/* A file of its sandbox in the runtime directory: "sock". Valid until the next call. */
+const char *rig_run_path(struct rig *r, struct tenant *t, const char *name);
+
+/* What the library logs between these two; rig_end_log() gives it, for the caller to free. */
+void rig_begin_log(struct rig *r);
+char *rig_end_log(struct rig *r);

@@ -413,8 +413,8 @@ static void test_bad_configurations_are_refused_with_words(void **state)
 static void test_asking_often_keeps_nothing_open(void **state)
 {
 	struct fixture *f = *state;
-	struct backend *b = make(f->loop, &(struct sandbox_config){
-						  .socket = daemon_socket(f->daemon) });
+	struct backend *b =
+		make(f->loop, &(struct sandbox_config){ .socket = daemon_socket(f->daemon) });
 	struct ask a;
 	unsigned fds = 0;
 

@@ -9,7 +9,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -17,7 +19,7 @@
 #include "../lib/scratch.h"
 #include "filelock.h"
 
-enum { PROCESSES = 4, ROUNDS = 400 };
+enum { PROCESSES = 4, ROUNDS = 1000 };
 
 struct room {
 	char dir[SCRATCH_MAX];
@@ -44,6 +46,25 @@ static int teardown(void **state)
 
 	free(r);
 	return ok ? 0 : -1;
+}
+
+/* A lock on a file that has no name, or another's, keeps nobody out. */
+static bool is_real(const struct room *r, int fd)
+{
+	struct stat ours, named;
+
+	return fstat(fd, &ours) == 0 && stat(r->path, &named) == 0 && ours.st_ino == named.st_ino;
+}
+
+/* In place of the C library's, so that others can come between an open and its lock. */
+static void (*in_between)(const struct room *r);
+static const struct room *in_between_room;
+
+int flock(int fd, int operation)
+{
+	if (in_between)
+		in_between(in_between_room);
+	return (int)syscall(SYS_flock, fd, operation);
 }
 
 static void test_two_open_files_conflict(void **state)
@@ -149,6 +170,59 @@ static void test_removed_files_are_not_held(void **state)
 	assert_int_equal(access(r->path, F_OK), -1);
 }
 
+static unsigned removals;
+
+static void remove_once(const struct room *r)
+{
+	if (removals++ == 0)
+		unlink(r->path);
+}
+
+static void remove_always(const struct room *r)
+{
+	removals++;
+	unlink(r->path);
+}
+
+static int others; /* descriptor of the one who was faster */
+
+static void replace_and_keep(const struct room *r)
+{
+	in_between = NULL;
+	unlink(r->path);
+	others = filelock_try(r->path, true);
+}
+
+static void test_removal_between_open_and_lock_is_noticed(void **state)
+{
+	struct room *r = *state;
+	int fd;
+
+	in_between_room = r;
+	removals = 0;
+	in_between = remove_once;
+	fd = filelock_try(r->path, true);
+	assert_true(fd >= 0);
+	assert_true(is_real(r, fd));
+	assert_true(removals >= 2);
+	close(fd);
+
+	removals = 0;
+	fd = filelock_try_existing(r->path, true);
+	assert_int_equal(fd, -ENOENT);
+
+	/* also if somebody does so without an end: it does not wait */
+	in_between = remove_always;
+	assert_int_equal(filelock_try(r->path, true), -EAGAIN);
+	assert_true(removals < 1000);
+
+	in_between = replace_and_keep;
+	assert_int_equal(filelock_try(r->path, true), -EAGAIN);
+	assert_true(is_real(r, others));
+	close(others);
+	in_between = NULL;
+}
+
 /* ---- several processes ---- */
 
 static void test_a_killed_process_holds_nothing(void **state)
@@ -224,11 +298,13 @@ static int compete(const struct room *r, unsigned seed)
 				continue;
 			}
 		}
+		if (!is_real(r, fd))
+			return 3;
 		n = count_one(r);
 		if (n)
 			return n;
 		i++;
-		if (rand_r(&seed) % 2)
+		if (rand_r(&seed) % 4)
 			filelock_remove(r->path, fd);
 		else
 			close(fd);
@@ -272,6 +348,7 @@ int main(void)
 		LOCK_TEST(test_change),
 		LOCK_TEST(test_change_tells_of_a_lost_lock),
 		LOCK_TEST(test_removed_files_are_not_held),
+		LOCK_TEST(test_removal_between_open_and_lock_is_noticed),
 		LOCK_TEST(test_a_killed_process_holds_nothing),
 		LOCK_TEST(test_never_two_holders),
 	};
