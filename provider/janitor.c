@@ -47,7 +47,7 @@ static void on_adopted(struct backend_op *op)
 	if (!had_one && !ours)
 		start_drop_place(t);
 	if (!had_one)
-		tenant_enter(t, ours ? TENANT_WARM : TENANT_COLD);
+		tenant_enter(t, ours ? TENANT_WARM : t->failures > 0 ? TENANT_FAILED : TENANT_COLD);
 	flight_end(t);
 }
 

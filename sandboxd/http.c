@@ -30,6 +30,7 @@ enum {
 	IDLE_CROWDED_S = 5,           /* the same when connections run short */
 	STALL_S = 600,                /* a request that moves no byte */
 	CONNECTION_MEMORY = 64 * KIB, /* cleared for every request, so more is slower */
+	SEND_BUFFER = 512 * KIB,      /* of a unix socket */
 	DRAIN_AT_ONCE = 1 * MIB,      /* of a refused body; a longer one is cut off */
 	DIRECT_FROM = 1 * MIB,        /* bodies that are worth reading ourselves */
 	DIRECT_PIECE = 1 * MIB,
@@ -194,6 +195,19 @@ static void on_janitor(struct ev_loop *loop, ev_timer *t, int revents)
 	find_gone(h);
 }
 
+/*
+ * A unix socket holds 208 KiB by default, so that a download and its reader take
+ * turns. TCP finds its own size, and stops if told one.
+ */
+static void widen(int fd)
+{
+	int domain, size = SEND_BUFFER;
+	socklen_t len = sizeof(domain);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
 static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
 			  enum MHD_ConnectionNotificationCode code)
 {
@@ -211,6 +225,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
 		}
 		p->http = h;
 		p->fd = info->connect_fd;
+		widen(p->fd);
 		peer_idle(p);
 		*ctx = p;
 		h->peers++;
