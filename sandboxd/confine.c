@@ -37,7 +37,8 @@ struct supervisor {
 	const struct options *o;
 	int data_fd, listen_fd;
 	char *data_path;
-	char *program;
+	const char *server;
+	bool copy_server; /* another user may not be able to reach its path */
 	char *bwrap;
 	uid_t uid; /* whose processes the sandbox's are, on the host */
 	gid_t gid;
@@ -202,7 +203,8 @@ static int start(struct supervisor *s)
 	w = (struct walls){
 		.cfg = &s->o->cfg,
 		.data_path = s->data_path,
-		.program = s->program,
+		.server = s->server,
+		.copy_server = s->copy_server,
 		.kernel_root = s->uid == 0,
 		.disable_userns = s->disable_userns,
 		.listen_fd = s->listen_fd,
@@ -483,12 +485,7 @@ static int prepare(struct supervisor *s)
 	s->data_path = realpath(link, NULL);
 	if (!s->data_path)
 		return -errno;
-	/* Another user may not be able to reach the program: then it is copied in. */
-	if (s->uid == geteuid()) {
-		s->program = realpath("/proc/self/exe", NULL);
-		if (s->program && access(s->program, X_OK) < 0)
-			free(STEAL(s->program));
-	}
+	s->copy_server = s->uid != geteuid();
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return -errno;
 	sigemptyset(&set);
@@ -502,11 +499,12 @@ static int prepare(struct supervisor *s)
 	return s->signal_fd < 0 ? -errno : 0;
 }
 
-int confine_run(const struct options *o, int data_fd, int listen_fd, void (*ready)(void *ctx),
-		void *ctx)
+int confine_run(const struct options *o, const char *server, int data_fd, int listen_fd,
+		void (*ready)(void *ctx), void *ctx)
 {
 	struct supervisor s = {
 		.o = o,
+		.server = server,
 		.data_fd = data_fd,
 		.listen_fd = listen_fd,
 		.signal_fd = -1,
@@ -539,7 +537,6 @@ int confine_run(const struct options *o, int data_fd, int listen_fd, void (*read
 	buf_release(&s.early);
 	close_fd(&s.signal_fd);
 	free(s.bwrap);
-	free(s.program);
 	free(s.data_path);
 	return r;
 }

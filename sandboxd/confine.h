@@ -16,12 +16,13 @@
 /*
  * Runs the sandbox until it ends or SIGTERM, SIGINT or SIGHUP arrives; then
  * everything in it is gone. Calls ready(ctx) once it serves. data_fd is the
- * open data directory; listen_fd stays the caller's. Logs why it failed.
+ * open data directory; listen_fd stays the caller's; server is the path of the
+ * server's program. Logs why it failed.
  * Returns 0 or a negative errno. Single-threaded callers only; leaves those
  * signals blocked.
  */
-int confine_run(const struct options *o, int data_fd, int listen_fd, void (*ready)(void *ctx),
-		void *ctx) MUST_CHECK;
+int confine_run(const struct options *o, const char *server, int data_fd, int listen_fd,
+		void (*ready)(void *ctx), void *ctx) MUST_CHECK;
 
 /* Sanitizers need an environment, and to trace the process when it ends. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -16,7 +16,8 @@ void argvec_release(struct argvec *a);
 struct walls {
 	const struct config *cfg;
 	const char *data_path; /* resolved path on the host */
-	const char *program;   /* resolved path of this program, or NULL: copy it */
+	const char *server;    /* resolved path of the server's program */
+	bool copy_server;      /* into the walls, rather than binding it */
 	bool kernel_root;      /* user 1000 inside is the host's root */
 	bool disable_userns;
 	int listen_fd, lifeline_fd, status_fd;

@@ -21,7 +21,7 @@
 #include "confine.h"
 
 /* On the read-only root, where commands cannot replace it. */
-#define PROGRAM_INSIDE "/opt/threadfs/threadfs-sandboxd"
+#define SERVER_INSIDE "/opt/threadfs/threadfs-sandboxd"
 
 /*
  * What of /etc is copied in instead of bound: bwrap reads the whole mount table
@@ -494,11 +494,11 @@ static void add_private(struct argvec *a, const struct walls *w)
 	argvec_addl(a, "--symlink", "/run", "/var/run");
 }
 
-/* For a user who may not be able to reach the program's path, or when that is gone. */
-static int copy_program(int *ret_fd)
+/* For a user who may not be able to reach its path. */
+static int copy_server(const char *path, int *ret_fd)
 {
-	int in CLEANUP_FD = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	int out CLEANUP_FD = memfd_create("program", MFD_CLOEXEC);
+	int in CLEANUP_FD = open(path, O_RDONLY | O_CLOEXEC);
+	int out CLEANUP_FD = memfd_create("server", MFD_CLOEXEC);
 	ssize_t n;
 
 	if (in < 0 || out < 0)
@@ -512,20 +512,20 @@ static int copy_program(int *ret_fd)
 	return 0;
 }
 
-static int add_program(struct argvec *a, const struct walls *w, struct handover *h)
+static int add_server(struct argvec *a, const struct walls *w, struct handover *h)
 {
 	char number[16];
 	int fd = -1, r;
 
-	if (w->program) {
-		argvec_addl(a, "--ro-bind", w->program, PROGRAM_INSIDE);
+	if (!w->copy_server) {
+		argvec_addl(a, "--ro-bind", w->server, SERVER_INSIDE);
 		return 0;
 	}
-	r = copy_program(&fd);
+	r = copy_server(w->server, &fd);
 	if (r < 0)
 		return r;
 	snprintf(number, sizeof(number), "%d", fd);
-	argvec_addl(a, "--perms", "0555", "--ro-bind-data", number, PROGRAM_INSIDE);
+	argvec_addl(a, "--perms", "0555", "--ro-bind-data", number, SERVER_INSIDE);
 	return handover_give(h, fd);
 }
 
@@ -534,7 +534,7 @@ static void add_inner(struct argvec *a, const struct walls *w)
 {
 	const struct config *cfg = w->cfg;
 
-	argvec_addl(a, "--", PROGRAM_INSIDE, "--data", SANDBOX_DATA, "--dialect",
+	argvec_addl(a, "--", SERVER_INSIDE, "--data", SANDBOX_DATA, "--dialect",
 		    dialect_name(cfg->dialect), "--net", cfg->net_host ? "host" : "none");
 	argvec_number(a, "--idle-exit", cfg->idle_exit_s);
 	argvec_number(a, "--max-sessions", cfg->max_shell_sessions);
@@ -588,7 +588,7 @@ int walls_args(const struct walls *w, struct argvec *ret_args, struct handover *
 	/* bwrap makes missing parents with mode 0700. */
 	argvec_addl(&a, "--dir", "/mnt", "--dir", "/opt", "--dir", "/opt/threadfs");
 	argvec_addl(&a, "--bind", w->data_path, SANDBOX_DATA);
-	r = add_program(&a, w, &h);
+	r = add_server(&a, w, &h);
 	if (r < 0)
 		return r;
 	argvec_addl(&a, "--remount-ro", "/", "--chdir", "/");

@@ -1,408 +1,68 @@
 /*
- * threadfs-sandboxd: an embedded sandbox that speaks the AIO API. Ties the
- * command line, the socket, the walls and the server together, in one of three
- * roles: supervisor (isolation bwrap), inner server (started by a supervisor
- * inside the walls) or direct server (isolation none). Nothing here may start
- * a thread: the supervisor forks, and server_run() starts the server's own.
+ * threadfs-sandboxd: what users start, signal, and find in the pid file. It
+ * stays outside of the walls as supervisor of threadfs-sandboxd-server, or, with
+ * isolation none, becomes it. Nothing here may start a thread: it forks.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <linux/close_range.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "confine.h"
-#include "listen.h"
 #include "log.h"
-#include "options.h"
-#include "server.h"
+#include "outer.h"
 
-/* What is to be done, and undone, around the time when the server serves. */
-struct startup {
-	struct options *o;
-	struct listener listener;
-	char *pid_tmp; /* written, not yet in place */
-	bool pid_done; /* in place */
-};
+#define SERVER "threadfs-sandboxd-server"
 
-/* Files opened later must never become fd 0, 1 or 2; inherited ones must not be passed on. */
-static int sanitize_fds(void)
+/* Beside this program, as in a build directory, or where it is installed. */
+static char *find_server(void)
 {
-	int fd;
+	char *self CLEANUP_FREE = realpath("/proc/self/exe", NULL);
+	char *slash = self ? strrchr(self, '/') : NULL;
+	char *path;
 
-	do {
-		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-		if (fd < 0)
-			return -errno;
-		if (fd <= STDERR_FILENO && fcntl(fd, F_SETFD, 0) < 0)
-			return -errno;
-	} while (fd <= STDERR_FILENO);
-	close(fd);
-	return close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0 ? -errno : 0;
-}
-
-/*
- * The server needs more descriptors than the usual soft limit; commands get
- * their own. Where it cannot have them there are fewer connections, so that
- * those do not take what sessions, files and watches need.
- */
-static void raise_open_files(struct config *cfg)
-{
-	const rlim_t reserve =
-		128 + 3 * (cfg->max_bash_sessions + cfg->max_shell_sessions) + cfg->max_watchers;
-	rlim_t want = (rlim_t)cfg->max_connections * 2 + reserve;
-	struct rlimit lim;
-
-	if (getrlimit(RLIMIT_NOFILE, &lim) < 0 || lim.rlim_cur >= want)
-		return;
-	want = MAX(want, (rlim_t)cfg->max_open_files);
-	if (lim.rlim_max < want) {
-		struct rlimit more = { want, want };
-
-		if (setrlimit(RLIMIT_NOFILE, &more) == 0)
-			return;
+	if (slash && asprintf(&path, "%.*s/" SERVER, (int)(slash - self), self) >= 0) {
+		if (access(path, X_OK) == 0)
+			return path;
+		free(path);
 	}
-	lim.rlim_cur = MIN(want, lim.rlim_max);
-	if (setrlimit(RLIMIT_NOFILE, &lim) < 0)
-		log_warn("cannot raise the limit on open files: %m");
-	else if (lim.rlim_cur >= want)
-		return;
-	cfg->max_connections =
-		lim.rlim_cur > reserve + 32 ? (unsigned)((lim.rlim_cur - reserve) / 2) : 16;
-	log_warn("at most %u connections: the limit on open files is %llu", cfg->max_connections,
-		 (unsigned long long)lim.rlim_cur);
-}
-
-/* Opens --data, made if only its last component is missing. */
-static int open_data(const char *path, int *ret)
-{
-	int fd CLEANUP_FD = -1;
-	struct stat st, root;
-	int r;
-
-	if (mkdir(path, 0700) < 0 && errno != EEXIST) {
-		r = -errno;
-		log_error("cannot create the data directory %s: %m", path);
-		return r;
-	}
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0 || stat("/", &root) < 0) {
-		r = -errno;
-		log_error("cannot open the data directory %s: %m", path);
-		return r;
-	}
-	if (st.st_dev == root.st_dev && st.st_ino == root.st_ino) {
-		log_error("the data directory must not be /");
-		return -EINVAL;
-	}
-	if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0) {
-		r = -errno;
-		log_error("cannot write to the data directory %s: %m", path);
-		return r;
-	}
-	*ret = steal_fd(&fd);
-	return 0;
-}
-
-/* What every sandbox has. A command may have put something else there: that stays. */
-static int create_data_dirs(int data_fd)
-{
-	static const char *const names[] = { "workspace", "uploads", "outputs" };
-	struct stat st;
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (mkdirat(data_fd, names[i], 0755) == 0)
-			continue;
-		if (errno != EEXIST) {
-			int r = -errno;
-
-			log_error("cannot create %s in the data directory: %m", names[i]);
-			return r;
-		}
-		if (fstatat(data_fd, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    !S_ISDIR(st.st_mode))
-			log_warn("%s in the data directory is not a directory", names[i]);
-	}
-	return 0;
-}
-
-/* Secrets and files that we replace do not belong where commands can get at them. */
-static int refuse_in_data(const char *option, const char *path, int data_fd)
-{
-	struct stat st;
-	int r;
-
-	if (fstat(data_fd, &st) < 0)
-		return -errno;
-	r = path_is_below(path, &st);
-	if (r > 0)
-		log_error("%s %s must not be inside the data directory", option, path);
-	else if (r < 0)
-		log_error("%s %s: %s", option, path, strerrordesc_np(-r));
-	return r > 0 ? -EINVAL : r;
-}
-
-static int load_key(struct options *o, int data_fd)
-{
-	int fd CLEANUP_FD = -1;
-	char *key = NULL;
-	struct stat st;
-	int r;
-
-	if (!o->api_key_file)
-		return 0;
-	r = refuse_in_data("--api-key-file", o->api_key_file, data_fd);
-	if (r < 0)
-		return r;
-	fd = open(o->api_key_file, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		r = -errno;
-		log_error("cannot read the API key file %s: %m", o->api_key_file);
-		return r;
-	}
-	if (S_ISREG(st.st_mode) && (st.st_mode & 077))
-		log_warn("the API key file %s can be read by others (mode %04o)", o->api_key_file,
-			 (unsigned)(st.st_mode & 07777));
-	r = options_read_key(fd, &key);
-	if (r == -EMSGSIZE)
-		log_error("the key in %s is too long", o->api_key_file);
-	else if (r == -ENODATA)
-		log_error("the first line of the API key file %s is empty", o->api_key_file);
-	else if (r < 0)
-		log_error("cannot read the API key file %s: %s", o->api_key_file,
-			  strerrordesc_np(-r));
-	else
-		o->cfg.api_key = key;
-	return r;
-}
-
-/* Written beside its place, so that publishing is one rename that can hardly fail. */
-static int prepare_pid_file(struct startup *st, int data_fd)
-{
-	const char *path = st->o->cfg.pid_file;
-	char *tmp CLEANUP_FREE = NULL;
-	int fd CLEANUP_FD = -1;
-	struct stat old;
-	int r;
-
+	path = realpath(LIBEXECDIR "/" SERVER, NULL);
 	if (!path)
-		return 0;
-	r = refuse_in_data("--pid-file", path, data_fd);
-	if (r < 0)
-		return r;
-	if (lstat(path, &old) == 0 && !S_ISREG(old.st_mode)) {
-		log_error("the pid file %s exists and is not a file", path);
-		return -EEXIST;
-	}
-	if (asprintf(&tmp, "%s.%d", path, (int)getpid()) < 0) {
-		tmp = NULL;
-		return -ENOMEM;
-	}
-	unlink(tmp);
-	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	if (fd < 0 || fchmod(fd, 0644) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0) {
-		r = -errno;
-		log_error("cannot write the pid file %s: %m", path);
-		if (fd >= 0)
-			unlink(tmp);
-		return r;
-	}
-	st->pid_tmp = STEAL(tmp);
-	return 0;
+		log_error(SERVER " was found neither beside this program nor in " LIBEXECDIR);
+	return path;
 }
 
-static void remove_pid_file(struct startup *st)
+static int supervise(struct outer *out, int data_fd)
 {
-	const char *path = st->o->cfg.pid_file;
-	char text[32] = "";
-	FILE *f;
+	char *server CLEANUP_FREE = find_server();
 
-	if (st->pid_tmp && !st->pid_done)
-		unlink(st->pid_tmp);
-	free(STEAL(st->pid_tmp));
-	if (!st->pid_done)
-		return;
-	/* Only if it is still about us. */
-	f = fopen(path, "re");
-	if (!f)
-		return;
-	if (fgets(text, sizeof(text), f) && strtol(text, NULL, 10) == (long)getpid())
-		unlink(path);
-	fclose(f);
+	if (!server)
+		return -ENOENT;
+	return confine_run(out->o, server, data_fd, out->listener.fd, outer_announce, out);
 }
 
-/* The server answers: tell everyone who waits. */
-static void announce(void *ctx)
+/* With everything that was inherited. */
+static int become_server(char **argv)
 {
-	struct startup *st = ctx;
-	struct config *cfg = &st->o->cfg;
+	char *server CLEANUP_FREE = find_server();
 
-	if (st->pid_tmp) {
-		if (rename(st->pid_tmp, cfg->pid_file) == 0)
-			st->pid_done = true;
-		else
-			log_error("cannot write the pid file %s: %m", cfg->pid_file);
-	}
-	printf("threadfs-sandboxd: ready on %s (dialect %s, isolation %s, pid %d)\n",
-	       st->listener.name, dialect_name(cfg->dialect),
-	       cfg->isolation == ISOLATION_BWRAP ? "bwrap" : "none", (int)getpid());
-	fflush(stdout);
-	if (cfg->ready_fd >= 0) {
-		if (write(cfg->ready_fd, "READY=1\n", 8) != 8)
-			log_warn("cannot write to --ready-fd %d", cfg->ready_fd);
-		if (cfg->ready_fd > STDERR_FILENO)
-			close(cfg->ready_fd);
-		cfg->ready_fd = -1;
-	}
-}
-
-static bool usable_dir(const char *path)
-{
-	struct stat st;
-
-	return path && path[0] == '/' && stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-	       access(path, W_OK | X_OK) == 0;
-}
-
-/* Isolation none: this process is the server, perhaps as PID 1 of a container. */
-static int run_direct(struct startup *st, int data_fd)
-{
-	struct config *cfg = &st->o->cfg;
-	char *mapped CLEANUP_FREE = NULL;
-	struct stat here, there;
-	int r;
-
-	r = create_data_dirs(data_fd);
-	if (r < 0)
-		return r;
-	if (fstat(data_fd, &here) < 0)
-		return -errno;
-	if (stat(SANDBOX_DATA, &there) < 0 || here.st_dev != there.st_dev ||
-	    here.st_ino != there.st_ino) {
-		mapped = realpath(cfg->data_dir, NULL);
-		if (!mapped)
-			return -errno;
-		cfg->map_data = mapped;
-		log_warn("%s is %s in file routes only; commands see it under its own name", mapped,
-			 SANDBOX_DATA);
-	}
-	cfg->home = usable_dir(SANDBOX_HOME)     ? SANDBOX_HOME
-		    : usable_dir(getenv("HOME")) ? getenv("HOME")
-						 : "/tmp";
-	cfg->own_pidns = getpid() == 1;
-	r = server_run(cfg, steal_fd(&st->listener.fd), announce, st);
-	if (r < 0)
-		log_error("the server failed: %s", strerrordesc_np(-r));
-	cfg->map_data = NULL;
-	return r;
-}
-
-static void report_ready(void *ctx)
-{
-	int *status_fd = ctx;
-
-	if (*status_fd < 0)
-		return;
-	if (write(*status_fd, "R", 1) != 1)
-		log_warn("the supervisor is gone");
-	close(*status_fd);
-	*status_fd = -1;
-}
-
-/* Inside the walls. */
-static int run_inner(struct options *o)
-{
-	struct config *cfg = &o->cfg;
-	int data_fd CLEANUP_FD = -1;
-	char *key CLEANUP_FREE = NULL;
-	int r;
-
-	/* Commands run as the same user: they must not trace us or see our memory and files. */
-	if (prctl(PR_SET_DUMPABLE, 0) < 0)
-		return -errno;
-	if (o->inherit_key >= 0) {
-		r = options_read_key(o->inherit_key, &key);
-		close(o->inherit_key);
-		if (r < 0)
-			return r;
-		cfg->api_key = key;
-	}
-	data_fd = open(cfg->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (data_fd < 0)
-		return -errno;
-	r = create_data_dirs(data_fd);
-	if (r < 0)
-		return r;
-	cfg->home = SANDBOX_HOME;
-	cfg->own_pidns = getpid() == 1;
-	r = server_run(cfg, o->inherit_listen, report_ready, &o->inherit_status);
-	cfg->api_key = NULL;
-#ifdef SANITIZED
-	/* The leak checker traces us; by now no command is left that could. */
-	prctl(PR_SET_DUMPABLE, 1);
-#endif
-	return r;
-}
-
-static int run_outer(struct options *o)
-{
-	struct startup st = { .o = o, .listener = LISTENER_INIT };
-	int data_fd CLEANUP_FD = -1;
-	int r;
-
-	r = open_data(o->cfg.data_dir, &data_fd);
-	if (r == 0)
-		r = load_key(o, data_fd);
-	if (r == 0)
-		r = prepare_pid_file(&st, data_fd);
-	if (r == 0)
-		r = listener_open(&o->cfg, data_fd, &st.listener);
-	if (r == 0) {
-		raise_open_files(&o->cfg);
-		if (o->cfg.isolation == ISOLATION_NONE)
-			r = run_direct(&st, data_fd);
-		else
-			r = confine_run(o, data_fd, st.listener.fd, announce, &st);
-	}
-	listener_release(&st.listener);
-	remove_pid_file(&st);
-	return r;
+	if (!server)
+		return -ENOENT;
+	execv(server, argv);
+	log_error("cannot run %s: %m", server);
+	return -EIO;
 }
 
 int main(int argc, char **argv)
 {
 	struct options o;
-	sigset_t none;
-	int r;
+	int r = outer_begin(argc, argv, &o);
 
-	/* Whoever started us may have blocked or ignored what we wait for. */
-	signal(SIGCHLD, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	log_set_name("threadfs-sandboxd");
-	r = sanitize_fds();
-	if (r < 0) {
-		log_error("cannot set up file descriptors: %s", strerrordesc_np(-r));
-		return OPTIONS_EXIT_FAILURE;
-	}
-	r = options_parse(argc, argv, &o);
 	if (r >= 0)
 		return r;
-	if (o.cfg.verbose)
-		log_set_level(LOG_DEBUG);
-	signal(SIGPIPE, SIG_IGN);
-	if (o.inherit_listen >= 0) {
-		r = run_inner(&o);
-		if (r < 0)
-			log_error("the server failed: %s", strerrordesc_np(-r));
-	} else {
-		r = run_outer(&o);
-		free((char *)o.cfg.api_key);
-	}
+	if (o.cfg.isolation == ISOLATION_NONE)
+		r = become_server(argv);
+	else
+		r = outer_settle() ?: outer_run(&o, supervise);
 	return r < 0 ? OPTIONS_EXIT_FAILURE : 0;
 }
