@@ -17,7 +17,7 @@ ms() { awk -v t="$1" 'BEGIN { printf "%.2f ms", t * 1000 }'; }
 share() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
 
 bench_provider() {
-	local f
+	local f cores bound
 	need_packages "${build_packages[@]}" "${run_packages[@]}" "${test_packages[@]}"
 	build "$build_dir"
 	bench=$(realpath "$build_dir")/tests/bench_provider
@@ -40,10 +40,18 @@ bench_provider() {
 	judge "cold acquire (threadfs-sandboxd alone)" "$(ms "${f[0]}")" "$(ms "${f[2]}")" \
 		"$(printf %.2f "${f[4]}")" - ""
 	measure crowd $((rounds + 2))
+	# A start is nearly all computing. Twenty can take three times as long as one only where
+	# seven of them run at a time; with fewer cores it is the cores that have to be kept busy.
+	cores=$(nproc)
+	if [ "$cores" -ge 7 ]; then
+		bound=('<=' 3)
+	else
+		bound=(- "3 from 7 cores")
+	fi
 	judge "20 cold acquires at once (one)" "$(ms "${f[0]}")" "$(ms "${f[1]}")" \
-		"$(printf %.2f "${f[2]}")" '<=' 3
-	# How much of the cores the provider leaves unused: 1 / cores at best.
-	judge "20 at once (20 in a row)" "$(ms "${f[0]}")" \
+		"$(printf %.2f "${f[2]}")" "${bound[@]}"
+	judge "20 at once (20 in a row), $cores cores" "$(ms "${f[0]}")" \
 		"$(awk -v t="${f[1]}" 'BEGIN { printf "%.2f ms", 20 * t * 1000 }')" \
-		"$(awk -v q="${f[2]}" 'BEGIN { printf "%.2f", q / 20 }')" - ""
+		"$(awk -v q="${f[2]}" 'BEGIN { printf "%.2f", q / 20 }')" \
+		'<=' "$(awk -v n="$cores" 'BEGIN { printf "%.2f", n < 7 ? 1.3 / n : 0.2 }')"
 }
