@@ -38,7 +38,6 @@ struct supervisor {
 	int data_fd, listen_fd;
 	char *data_path;
 	const char *server;
-	bool copy_server; /* another user may not be able to reach its path */
 	char *bwrap;
 	uid_t uid; /* whose processes the sandbox's are, on the host */
 	gid_t gid;
@@ -204,7 +203,7 @@ static int start(struct supervisor *s)
 		.cfg = &s->o->cfg,
 		.data_path = s->data_path,
 		.server = s->server,
-		.copy_server = s->copy_server,
+		.other_user = s->uid != geteuid(),
 		.kernel_root = s->uid == 0,
 		.disable_userns = s->disable_userns,
 		.listen_fd = s->listen_fd,
@@ -485,7 +484,6 @@ static int prepare(struct supervisor *s)
 	s->data_path = realpath(link, NULL);
 	if (!s->data_path)
 		return -errno;
-	s->copy_server = s->uid != geteuid();
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return -errno;
 	sigemptyset(&set);

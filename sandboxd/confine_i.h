@@ -17,7 +17,7 @@ struct walls {
 	const struct config *cfg;
 	const char *data_path; /* resolved path on the host */
 	const char *server;    /* resolved path of the server's program */
-	bool copy_server;      /* into the walls, rather than binding it */
+	bool other_user;       /* the sandbox's, who may reach less than we do */
 	bool kernel_root;      /* user 1000 inside is the host's root */
 	bool disable_userns;
 	int listen_fd, lifeline_fd, status_fd;

@@ -301,26 +301,39 @@ static int copy_open(struct argvec *a, struct handover *h, int fd, const char *p
 	return -EOPNOTSUPP;
 }
 
-/* Whether the way there, through links, is open to all users by nature. */
-static bool leads_to_public_place(const char *path)
+/* Where links lead; -EACCES if not every user can get there. */
+static int find_public(const char *path, char **ret)
 {
 	char *real CLEANUP_FREE = realpath(path, NULL);
+	struct stat st;
 
-	return real && (strncmp(real, "/etc/", 5) == 0 || strncmp(real, "/usr/", 5) == 0);
+	if (!real)
+		return -errno;
+	for (char *slash = strchr(real + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (stat(real, &st) < 0)
+			return -errno;
+		if (!(st.st_mode & S_IXOTH))
+			return -EACCES;
+		*slash = '/';
+	}
+	*ret = STEAL(real);
+	return 0;
 }
 
-/* Makes a copy of something small, all of it or nothing. path is below /etc. */
+/* Makes a copy of something small, all of it or nothing. */
 static int copy_small(struct argvec *a, struct handover *h, const char *path)
 {
-	/* Further down, a directory on the way could be a link, too. */
-	bool deep = strchr(path + strlen("/etc/"), '/');
+	char *real CLEANUP_FREE = NULL;
 	unsigned budget = COPY_MAX_ENTRIES;
 	size_t args = a->n, fds = h->n;
 	int fd, r;
 
-	fd = deep ? -ELOOP : open_to_copy(path, O_NOFOLLOW);
-	if (fd == -ELOOP)
-		fd = leads_to_public_place(path) ? open_to_copy(path, 0) : -EACCES;
+	/* Root can open more than the sandbox's user, who is to get no more than before. */
+	r = find_public(path, &real);
+	if (r < 0)
+		return r;
+	fd = open_to_copy(real, O_NOFOLLOW);
 	if (fd < 0)
 		return fd;
 	r = copy_open(a, h, fd, path, &budget);
@@ -331,30 +344,39 @@ static int copy_small(struct argvec *a, struct handover *h, const char *path)
 	return r;
 }
 
+/* bwrap forgives what is missing, but not what it may not see. */
+static bool can_bind(const struct walls *w, const char *path)
+{
+	char *real CLEANUP_FREE = NULL;
+
+	return access(path, R_OK) == 0 && (!w->other_user || find_public(path, &real) == 0);
+}
+
 /* Copies it if it is small and h is not NULL, binds it otherwise. */
-static void add_etc_path(struct argvec *a, struct handover *h, const char *path)
+static void add_etc_path(struct argvec *a, const struct walls *w, struct handover *h,
+			 const char *path)
 {
 	int r = h ? copy_small(a, h, path) : -EFBIG;
 
-	/* bwrap forgives what is missing, but not what it may not see */
-	if (r < 0 && r != -ENOENT && access(path, R_OK) == 0)
+	if (r < 0 && r != -ENOENT && can_bind(w, path))
 		argvec_addl(a, "--ro-bind-try", path, path);
 }
 
-static void add_etc_pattern(struct argvec *a, struct handover *h, const char *name)
+static void add_etc_pattern(struct argvec *a, const struct walls *w, struct handover *h,
+			    const char *name)
 {
 	char pattern[64];
 	glob_t found;
 
 	snprintf(pattern, sizeof(pattern), "/etc/%s", name);
 	if (!strpbrk(name, "*[")) {
-		add_etc_path(a, h, pattern);
+		add_etc_path(a, w, h, pattern);
 		return;
 	}
 	if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
 		return;
 	for (size_t i = 0; i < found.gl_pathc; i++)
-		add_etc_path(a, h, found.gl_pathv[i]);
+		add_etc_path(a, w, h, found.gl_pathv[i]);
 	globfree(&found);
 }
 
@@ -408,13 +430,13 @@ static void add_etc(struct argvec *a, const struct walls *w, struct handover *h)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(small); i++)
-		add_etc_pattern(a, h, small[i]);
+		add_etc_pattern(a, w, h, small[i]);
 	/* Not worth a look: too much to copy. */
 	for (size_t i = 0; i < ARRAY_SIZE(large); i++)
-		add_etc_pattern(a, NULL, large[i]);
+		add_etc_pattern(a, w, NULL, large[i]);
 	/* The host may change it in place while the sandbox runs. */
 	if (w->cfg->net_host)
-		argvec_addl(a, "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf");
+		add_etc_pattern(a, w, NULL, "resolv.conf");
 }
 
 /* Puts text into a file that only exists inside. */
@@ -517,7 +539,7 @@ static int add_server(struct argvec *a, const struct walls *w, struct handover *
 	char number[16];
 	int fd = -1, r;
 
-	if (!w->copy_server) {
+	if (!w->other_user) {
 		argvec_addl(a, "--ro-bind", w->server, SERVER_INSIDE);
 		return 0;
 	}

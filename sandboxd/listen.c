@@ -36,6 +36,16 @@ static bool same_inode(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+char *path_absolute(const char *path)
+{
+	char *cwd CLEANUP_FREE = path[0] == '/' ? NULL : getcwd(NULL, 0);
+	char *absolute;
+
+	if (path[0] == '/')
+		return strdup(path);
+	return cwd && asprintf(&absolute, "%s/%s", cwd, path) >= 0 ? absolute : NULL;
+}
+
 int path_is_below(const char *path, const struct stat *st)
 {
 	char *dir CLEANUP_FREE = parent_dir(path);
@@ -137,12 +147,16 @@ static int open_unix(const char *path, const struct stat *data, struct listener 
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	char *dir CLEANUP_FREE = parent_dir(path);
-	char *copy CLEANUP_FREE = strdup(path);
+	/* Isolation none changes the working directory before the file is removed. */
+	char *copy CLEANUP_FREE = path_absolute(path);
 	int dir_fd CLEANUP_FD = -1, fd CLEANUP_FD = -1;
 	int r;
 
-	if (!dir || !copy)
-		return -ENOMEM;
+	if (!dir || !copy) {
+		r = -errno;
+		log_error("cannot resolve the socket's path %s: %m", path);
+		return r;
+	}
 	if (strlen(path) >= sizeof(addr.sun_path)) {
 		log_error("socket path is too long (%zu bytes, at most %zu): %s", strlen(path),
 			  sizeof(addr.sun_path) - 1, path);

@@ -29,6 +29,11 @@ int listener_open(const struct config *cfg, int data_dir, struct listener *ret) 
 void listener_release(struct listener *l);
 
 /*
+ * The same path for when the working directory is another. For the caller to
+ * free; NULL with errno.
+ */
+char *path_absolute(const char *path);
+/*
  * Whether path's directory is the directory st or lies below it, bind mounts
  * included. Returns 0 or 1 or a negative errno.
  */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "confine.h"
@@ -13,6 +14,18 @@
 #include "outer.h"
 
 #define SERVER "threadfs-sandboxd-server"
+
+/*
+ * Where everybody may make files (/tmp) it can be a stranger's. Only root, and
+ * whoever this program is from, are to be trusted with it.
+ */
+static bool is_trusted(const char *path)
+{
+	struct stat st, self;
+
+	return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && stat("/proc/self/exe", &self) == 0 &&
+	       (st.st_uid == self.st_uid || st.st_uid == 0);
+}
 
 /* Beside this program, as in a build directory, or where it is installed. */
 static char *find_server(void)
@@ -22,7 +35,7 @@ static char *find_server(void)
 	char *path;
 
 	if (slash && asprintf(&path, "%.*s/" SERVER, (int)(slash - self), self) >= 0) {
-		if (access(path, X_OK) == 0)
+		if (access(path, X_OK) == 0 && is_trusted(path))
 			return path;
 		free(path);
 	}
@@ -60,6 +73,10 @@ int main(int argc, char **argv)
 
 	if (r >= 0)
 		return r;
+	if (o.inherit_listen >= 0) {
+		log_error("--inherit-listen is for " SERVER " only");
+		return OPTIONS_EXIT_USAGE;
+	}
 	if (o.cfg.isolation == ISOLATION_NONE)
 		r = become_server(argv);
 	else

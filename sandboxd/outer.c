@@ -149,13 +149,19 @@ static int load_key(struct options *o, int data_fd)
 static int prepare_pid_file(struct outer *st, int data_fd)
 {
 	const char *path = st->o->cfg.pid_file;
-	char *tmp CLEANUP_FREE = NULL;
+	char *absolute CLEANUP_FREE = NULL, *tmp CLEANUP_FREE = NULL;
 	int fd CLEANUP_FD = -1;
 	struct stat old;
 	int r;
 
 	if (!path)
 		return 0;
+	absolute = path_absolute(path);
+	if (!absolute) {
+		r = -errno;
+		log_error("cannot resolve the pid file's path %s: %m", path);
+		return r;
+	}
 	r = refuse_in_data("--pid-file", path, data_fd);
 	if (r < 0)
 		return r;
@@ -163,7 +169,7 @@ static int prepare_pid_file(struct outer *st, int data_fd)
 		log_error("the pid file %s exists and is not a file", path);
 		return -EEXIST;
 	}
-	if (asprintf(&tmp, "%s.%d", path, (int)getpid()) < 0) {
+	if (asprintf(&tmp, "%s.%d", absolute, (int)getpid()) < 0) {
 		tmp = NULL;
 		return -ENOMEM;
 	}
@@ -176,13 +182,14 @@ static int prepare_pid_file(struct outer *st, int data_fd)
 			unlink(tmp);
 		return r;
 	}
+	st->pid_path = STEAL(absolute);
 	st->pid_tmp = STEAL(tmp);
 	return 0;
 }
 
 static void remove_pid_file(struct outer *st)
 {
-	const char *path = st->o->cfg.pid_file;
+	char *path CLEANUP_FREE = STEAL(st->pid_path);
 	char text[32] = "";
 	FILE *f;
 
@@ -206,7 +213,7 @@ void outer_announce(void *ctx)
 	struct config *cfg = &st->o->cfg;
 
 	if (st->pid_tmp) {
-		if (rename(st->pid_tmp, cfg->pid_file) == 0)
+		if (rename(st->pid_tmp, st->pid_path) == 0)
 			st->pid_done = true;
 		else
 			log_error("cannot write the pid file %s: %m", cfg->pid_file);

@@ -8,8 +8,9 @@
 struct outer {
 	struct options *o;
 	struct listener listener;
-	char *pid_tmp; /* written, not yet in place */
-	bool pid_done; /* in place */
+	char *pid_path; /* absolute: isolation none changes the working directory */
+	char *pid_tmp;  /* written, not yet in place */
+	bool pid_done;  /* in place */
 };
 
 /* The first thing in main(): the command line. Returns -1 to go on, or the exit status. */

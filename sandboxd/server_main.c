@@ -145,7 +145,7 @@ int main(int argc, char **argv)
 		r = outer_run(&o, run_direct);
 	} else {
 		log_error("the walls are built by threadfs-sandboxd: run that");
-		r = -EINVAL;
+		return OPTIONS_EXIT_USAGE;
 	}
 	return r < 0 ? OPTIONS_EXIT_FAILURE : 0;
 }

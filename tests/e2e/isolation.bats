@@ -163,6 +163,37 @@ writable_body() {
 	[ ! -e "$SOCK" ]
 }
 
+# Root reads all of /etc; a sandbox that belongs to somebody else must not gain by it.
+@test "what of /etc is closed to the data's owner is closed inside" {
+	local etc=$T/etc f
+
+	need_root
+	unshare --mount true 2>/dev/null || skip "cannot make a mount namespace"
+	mkdir -m 0755 "$etc" "$etc/perl"
+	mkdir -m 0700 "$etc/private" "$etc/ssl" "$etc/perl/deep"
+	cp -a /etc/ld.so.* "$etc"
+	echo seen >"$etc/shells"
+	for f in private/zone ssl/openssl.cnf perl/deep/f timezone; do
+		echo hidden >"$etc/$f"
+		chmod 0644 "$etc/$f"
+	done
+	chmod 0640 "$etc/timezone"
+	ln -s private/zone "$etc/localtime"
+	# shellcheck disable=SC2016
+	printf '#!/bin/sh\nexec unshare --mount sh -c '\''mount --bind "$0" /etc && exec "$@"'\'' "%s" "%s" "$@"\n' \
+		"$etc" "$SANDBOXD" >"$T/wrapped"
+	chmod +x "$T/wrapped"
+	mkdir "$T/theirs"
+	chown 12345:12346 "$T/theirs"
+	SANDBOXD=$T/wrapped sandboxd_start --data "$T/theirs"
+	in_sandbox 'cat /etc/shells'
+	[ "$STDOUT" = seen ]
+	for f in localtime ssl/openssl.cnf perl/deep/f timezone private/zone; do
+		refused "cat /etc/$f"
+	done
+	sandboxd_stop
+}
+
 # --- processes ---
 
 processes_body() {
@@ -355,6 +386,43 @@ bomb_body() {
 	[ -z "$output" ]
 }
 
+# Isolation none changes the working directory.
+@test "relative paths of socket and pid file work and are cleaned up" {
+	local isolation
+
+	cd "$T"
+	for isolation in none bwrap; do
+		sandboxd_start --isolation "$isolation" --socket rel.sock --pid-file rel.pid
+		[ "$(cat rel.pid)" = "$SANDBOXD_PID" ]
+		[ -S rel.sock ]
+		sandboxd_stop
+		run find . -name 'rel*'
+		[ -z "$output" ]
+	done
+}
+
+# As in /tmp: whoever can make files there must not have them run by others.
+@test "a stranger's server beside the program is not run" {
+	local isolation
+
+	need_root
+	mkdir -m 1777 "$T/public"
+	cp "$SANDBOXD" "$T/public/threadfs-sandboxd"
+	printf '#!/bin/sh\n: >%s/ran\n' "$T" >"$T/public/threadfs-sandboxd-server"
+	chmod 0755 "$T/public/threadfs-sandboxd-server"
+	for isolation in none bwrap; do
+		chown 12345 "$T/public/threadfs-sandboxd-server"
+		# where it is installed, too, the installed server runs
+		run "$T/public/threadfs-sandboxd" --isolation "$isolation" --socket "$T/s" --data "$T/d" \
+			--idle-exit 1
+		[[ $status = 0 || $output == *"was found neither beside"* ]]
+		[ ! -e "$T/ran" ]
+	done
+	chown 0 "$T/public/threadfs-sandboxd-server"
+	run "$T/public/threadfs-sandboxd" --isolation none --socket "$T/s" --data "$T/d"
+	[ -e "$T/ran" ]
+}
+
 @test "the socket's directory is made with mode 0700" {
 	sandboxd_start --socket "$T/new/sock"
 	[ "$(stat -c %a "$T/new" "$T/new/sock")" = $'700\n600' ]
@@ -425,13 +493,17 @@ bomb_body() {
 		"--socket $T/s --data $T/d --max-body 1X" "--socket $T/s --data $T/d --max-sessions -1" \
 		"--socket $T/s --data $T/d --dialect 2" "--socket $T/s --data $T/d --ready-fd 99" \
 		"--socket $T/s --data $T/d --max-sessions 99999999999999999999" \
-		"--socket $T/s --data $T/d extra" "--socket"; do
+		"--socket $T/s --data $T/d extra" "--socket" "--inherit-listen 0 --data $T/d" \
+		"--inherit-listen 0 --data $T/d --isolation none"; do
 		# shellcheck disable=SC2086
 		run "$SANDBOXD" $args
 		[ "$status" = 2 ]
 		[ "${#lines[@]}" = 1 ]
 		[[ $output == "threadfs-sandboxd: error: "* ]]
 	done
+	run "$SANDBOXD-server" --socket "$T/s" --data "$T/d"
+	[ "$status" = 2 ]
+	[[ $output == *"run that"* ]]
 	run "$SANDBOXD" --sokcet x
 	[ "$status" = 2 ]
 	[[ $output == *"did you mean --socket?"* ]]
