@@ -5,15 +5,13 @@
  * what somebody else may own. Loop thread.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
-#include "ident.h"
 #include "log.h"
 #include "provider_i.h"
 
-enum { LIST_MS = 15000, ADOPT_MS = 10000 };
+enum { LIST_MS = 15000, ADOPT_MS = 10000, FAILED_KEPT_MS = 600000 };
 
 static void begin_round(struct provider *p, bool whole);
 
@@ -27,12 +25,10 @@ static void on_adopted(struct backend_op *op)
 	bool had_one = tenant_state(t) != TENANT_STARTING;
 
 	if (ours && !had_one) {
-		t->place = op->place;
-		op->place = (struct place){ 0 };
-		snprintf(t->place.id, sizeof(t->place.id), "%s", t->id);
+		held_take_place(t, op, t->id);
 		/* Its maker may have been killed in the middle of starting it. */
 		t->unproven = true;
-		start_sweep(t);
+		chore_sweep(t);
 	}
 	if (!ours && op->error != -EBUSY && op->error != -ENOENT && !p->ending)
 		log_warn("%s: sandbox %s could not be adopted: %s", t->key, t->id,
@@ -45,7 +41,7 @@ static void on_adopted(struct backend_op *op)
 	if (ours)
 		log_info("%s: adopted sandbox %s", t->key, t->id);
 	if (!had_one && !ours)
-		start_drop_place(t);
+		held_drop(t);
 	if (!had_one)
 		tenant_enter(t, ours ? TENANT_WARM : t->failures > 0 ? TENANT_FAILED : TENANT_COLD);
 	flight_end(t);
@@ -62,22 +58,21 @@ static void adopt_begin(struct tenant *t)
 	t->provider->round_pending++;
 	if (state == TENANT_COLD || state == TENANT_FAILED) {
 		tenant_enter(t, TENANT_STARTING);
-		start_hold_id(t);
+		held_take_id(t);
 	}
 	flight_ask(t, on_adopted, ADOPT_MS);
 	b->ops->adopt(b, &t->op, t->id);
 }
 
-static bool is_adoptable(struct provider *p, struct tenant *t, const struct place *place)
+static bool is_adoptable(const struct tenant *t, const struct place *place)
 {
-	enum tenant_state state = tenant_state(t);
-
 	if (t->flight != FLIGHT_NONE || t->ours || t->acquirers || t->finders || t->enders)
 		return false;
 	/* A listing that lies, or a sandbox whose names do not make its id. */
-	if (strcmp(t->id, place->id) != 0 || start_collides(t))
+	if (strcmp(t->id, place->id) != 0 || held_collides(t))
 		return false;
-	return state != TENANT_ACTIVE || !p->ending;
+	/* It may have another one, found under an older id: that is not the one listed. */
+	return !t->place.id[0] || strcmp(t->place.id, place->id) == 0;
 }
 
 static void consider(struct provider *p, const struct place *place)
@@ -88,7 +83,7 @@ static void consider(struct provider *p, const struct place *place)
 		log_debug("sandbox %s is nobody's that we know", place->id);
 		return;
 	}
-	if (is_adoptable(p, t, place))
+	if (is_adoptable(t, place))
 		adopt_begin(t);
 	tenant_put(t);
 }
@@ -154,14 +149,25 @@ static void reconcile(struct provider *p)
 	b->ops->list_running(b, &p->list_op);
 }
 
-/* The oldest warm one that is in no flight, or NULL. */
+/* One that was adopted under leases waits for their owners. */
+static bool has_leases(struct tenant *t)
+{
+	bool has;
+
+	lock(&t->lock);
+	has = t->leases > 0;
+	unlock(&t->lock);
+	return has;
+}
+
+/* The oldest warm one that is in no flight and nobody's, or NULL. */
 static struct tenant *oldest_warm(struct provider *p)
 {
 	struct tenant *t;
 
 	lock(&p->lock);
 	DL_FOREACH (p->lists[TENANT_WARM], t) {
-		if (t->flight == FLIGHT_NONE && !t->enders && !t->acquirers)
+		if (t->flight == FLIGHT_NONE && !t->enders && !t->acquirers && !has_leases(t))
 			break;
 	}
 	unlock(&p->lock);
@@ -192,6 +198,7 @@ static void begin_round(struct provider *p, bool whole)
 	p->round_pending++;
 	if (whole) {
 		stop_idle(p);
+		tenant_drop_failed(p, provider_now(p) - FAILED_KEPT_MS);
 		if (p->backend->ops->tend)
 			p->backend->ops->tend(p->backend);
 	}
@@ -236,7 +243,21 @@ void provider_reconcile(struct provider *p, struct errand *e)
 
 /* ---- room for another ---- */
 
-void janitor_make_room(struct provider *p, const struct tenant *except)
+/* What runs or is about to; not those that are only looked for. */
+static unsigned count_sandboxes(struct provider *p, const struct tenant *newcomer)
+{
+	const struct tenant *t;
+	unsigned n;
+
+	lock(&p->lock);
+	n = p->counts[TENANT_ACTIVE] + p->counts[TENANT_WARM];
+	DL_FOREACH (p->lists[TENANT_STARTING], t)
+		n += t == newcomer || t->acquirers || t->place.id[0];
+	unlock(&p->lock);
+	return n;
+}
+
+void janitor_make_room(struct provider *p, const struct tenant *newcomer)
 {
 	struct tenant *t;
 	unsigned n;
@@ -244,13 +265,11 @@ void janitor_make_room(struct provider *p, const struct tenant *except)
 	if (p->replicas == 0)
 		return;
 	for (;;) {
-		lock(&p->lock);
-		n = p->counts[TENANT_ACTIVE] + p->counts[TENANT_WARM] + p->counts[TENANT_STARTING];
-		unlock(&p->lock);
+		n = count_sandboxes(p, newcomer);
 		if (n <= p->replicas)
 			return;
 		t = oldest_warm(p);
-		if (!t || t == except)
+		if (!t)
 			break;
 		log_info("%s: sandbox %s makes room", t->key, t->place.id);
 		stop_begin(t, STOP_ROOM);

@@ -200,6 +200,7 @@ void tenant_install(struct tenant *t, struct sandbox *sb)
 static void begin_acquire(struct errand *e)
 {
 	errand_wait(e, &e->tenant->acquirers);
+	e->tenant->wanted = true;
 	tenant_dispatch(e->tenant);
 }
 

@@ -170,6 +170,12 @@ static int let_all_write(int fd)
 	return errno == EPERM && st.st_uid != geteuid() ? 0 : -errno;
 }
 
+/* Inside user-data a command may have put what it likes in a directory's place: it stays. */
+static bool is_the_sandboxs(size_t i, int error)
+{
+	return thread_dirs[i].parent >= 0 && (error == -ELOOP || error == -ENOTDIR);
+}
+
 int paths_make_thread(const char *data, const char *user, const char *thread)
 {
 	struct thread_fds t CLEANUP_THREAD_FDS;
@@ -181,9 +187,9 @@ int paths_make_thread(const char *data, const char *user, const char *thread)
 		return t.thread;
 	for (size_t i = 0; i < THREAD_DIRS; i++) {
 		t.fds[i] = paths_make_dir(parent_of(&t, i), thread_dirs[i].name, 0777, NULL);
-		if (t.fds[i] < 0)
-			return t.fds[i];
-		r = let_all_write(t.fds[i]);
+		if (is_the_sandboxs(i, t.fds[i]))
+			continue;
+		r = t.fds[i] < 0 ? t.fds[i] : let_all_write(t.fds[i]);
 		if (r < 0)
 			return r;
 	}
@@ -244,7 +250,7 @@ static int open_empty(const char *data, const char *user, const char *thread, st
 		if (t->fds[i] >= 0)
 			r = holds_nothing(t->fds[i], (int)i);
 		else if (t->fds[i] != -ENOENT)
-			r = t->fds[i];
+			r = is_the_sandboxs(i, t->fds[i]) ? -ENOTEMPTY : t->fds[i];
 	}
 	return r;
 }
@@ -271,14 +277,11 @@ static int remove_dirs(const struct thread_fds *t)
 
 int paths_remove_thread(const char *data, const char *user, const char *thread)
 {
-	char *path CLEANUP_FREE = paths_thread_dir(data, user, thread);
 	struct thread_fds t CLEANUP_THREAD_FDS;
 	int parent CLEANUP_FD = -1;
 	int r, again;
 
 	no_fds(&t);
-	if (!path)
-		return -ENOMEM;
 	r = open_empty(data, user, thread, &t);
 	if (r < 0)
 		return r;
@@ -314,13 +317,21 @@ static int claim_dir(const char *path)
 	return (st.st_mode & 077) && fchmod(fd, 0700) < 0 ? -errno : 0;
 }
 
+/* su and sudo -E leave us with another user's, who could replace what we make there. */
+static bool is_ours(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && st.st_uid == geteuid();
+}
+
 int paths_runtime(char **ret)
 {
 	const char *xdg = getenv("XDG_RUNTIME_DIR");
 	char *path CLEANUP_FREE = NULL;
 	int r, n;
 
-	if (xdg && xdg[0] == '/')
+	if (xdg && xdg[0] == '/' && is_ours(xdg))
 		n = asprintf(&path, "%s/threadfs", xdg);
 	else if (geteuid() == 0)
 		n = asprintf(&path, "/run/threadfs");

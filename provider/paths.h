@@ -19,7 +19,8 @@ char *paths_user_data(const char *data, const char *user, const char *thread);
  * Makes the thread's directories where they are missing. The data root is 0700
  * when we make it; the directories that the sandbox writes to are 0777 (it may
  * run as another user). Nothing is followed out of the data root: a symbolic
- * link in place of a directory is -ELOOP.
+ * link in place of a directory is -ELOOP. Only inside user-data, where commands
+ * may do as they like, whatever stands in a directory's place stays untouched.
  */
 int paths_make_thread(const char *data, const char *user, const char *thread) MUST_CHECK;
 /*
@@ -34,9 +35,9 @@ int paths_remove_thread(const char *data, const char *user, const char *thread) 
 int paths_make(const char *path, mode_t mode) MUST_CHECK;
 
 /*
- * Where sockets and locks live: $XDG_RUNTIME_DIR/threadfs; /run/threadfs for
- * root; else /tmp/threadfs-UID. Made 0700; -EPERM if it is somebody else's.
- * For the caller to free.
+ * Where sockets and locks live: $XDG_RUNTIME_DIR/threadfs if that directory is
+ * the user's own; /run/threadfs for root; else /tmp/threadfs-UID. Made 0700; -EPERM if it is
+ * somebody else's. For the caller to free.
  */
 int paths_runtime(char **ret) MUST_CHECK;
 

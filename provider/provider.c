@@ -9,7 +9,6 @@
 #include "clock.h"
 #include "ident.h"
 #include "log.h"
-#include "paths.h"
 #include "provider_i.h"
 
 enum { START_TIMEOUT_MS = 60000, WORKERS = 2 };
@@ -94,7 +93,8 @@ int provider_new(const struct provider_config *config, struct provider **ret, co
 	pthread_condattr_destroy(&attr);
 	r = configure(p, config);
 	if (r == 0 && p->data && p->data[0] != '/') {
-		*ret_why = "the data root must be an absolute path";
+		if (ret_why)
+			*ret_why = "the data root must be an absolute path";
 		r = -EINVAL;
 	}
 	if (r == 0) {
@@ -142,7 +142,7 @@ static void begin_end(void *ctx)
 	}
 }
 
-static void log_left(struct provider *p)
+static void log_left(struct provider *p) NEEDS(p->lock)
 {
 	struct tenant *t;
 
@@ -159,11 +159,14 @@ int provider_shutdown(struct provider *p)
 	struct timespec ts = { until / 1000, until % 1000 * 1000000 };
 	int r = 0;
 
+	assert(!loop_is_current(p->loop)); /* it would wait for itself */
 	loop_run(p->loop, begin_end, p);
 	lock(&p->lock);
 	while (p->busy > 0 && r == 0)
 		r = pthread_cond_timedwait(&p->quiet, &p->lock.mutex, &ts);
-	if (r != 0)
+	if (p->busy == 0)
+		r = 0; /* just in time */
+	else
 		log_left(p);
 	unlock(&p->lock);
 	return -r;

@@ -49,7 +49,7 @@ struct provider_config {
 /*
  * Makes a provider and starts to look for sandboxes that an earlier life left
  * (provider_reconcile). May read the disk. Returns 0, or a negative errno with
- * ret_why (static, may be NULL).
+ * words in ret_why where there are any (static). ret_why may be NULL.
  */
 int provider_new(const struct provider_config *config, struct provider **ret,
 		 const char **ret_why) MUST_CHECK;
@@ -61,7 +61,11 @@ int provider_new(const struct provider_config *config, struct provider **ret,
  */
 enum { PROVIDER_SHUTDOWN_MS = 20000 };
 int provider_shutdown(struct provider *p);
-/* Shuts down and frees; every tenant must have been put. NULL is fine. */
+/*
+ * Shuts down and frees; every tenant must have been put. NULL is fine. If the
+ * shutdown timed out, nothing is freed, and the loop must not be, either: ask
+ * provider_shutdown() first.
+ */
 void provider_free(struct provider *p);
 
 /* ---- errands ---- */

@@ -73,7 +73,7 @@ struct tenant {
 	int64_t retry_ms; /* FAILED: not before */
 	bool in_round;    /* the janitor waits for this flight */
 	bool registered;
-	unsigned chores; /* work on disk that no flight waits for; start.c */
+	unsigned chores; /* under way; chore.c */
 
 	/* of the flight */
 	struct backend_op op;
@@ -81,9 +81,10 @@ struct tenant {
 	bool aborted; /* the program ends */
 	ev_timer timer;
 	int64_t deadline_ms;
-	unsigned form, tries; /* start.c, as all but the last */
-	bool locking;         /* a worker tries the file lock */
-	int lock_fd;          /* of the file lock, or -1 */
+	bool wanted; /* start.c, as all but the last two: somebody asked for a lease */
+	unsigned form, tries;
+	bool locking; /* a worker tries the file lock */
+	int lock_fd;  /* of the file lock, or -1 */
 	int64_t lock_pause_ms;
 	struct sandbox *fresh; /* not yet handed out */
 	struct call ready;     /* whether it answers */
@@ -141,7 +142,7 @@ void tenant_move(struct provider *p, struct tenant *t, enum tenant_state to) NEE
 	NEEDS(t->lock);
 /* The same with both locks taken here. */
 void tenant_enter(struct tenant *t, enum tenant_state to);
-/* Any thread that could change it apart: loop thread. */
+/* On the loop's thread it stays true, but that an active one may be parked meanwhile. */
 enum tenant_state tenant_state(struct tenant *t);
 bool tenant_edge_is_legal(enum tenant_state from, enum tenant_state to);
 
@@ -172,6 +173,8 @@ void flight_ask(struct tenant *t, void (*done)(struct backend_op *op), int64_t t
 struct tenant *flight_answered(struct backend_op *op);
 /* Frees it, whatever its state; for the end. */
 void tenant_discard(struct tenant *t);
+/* Forgets those that failed before that time (by the provider's clock) and that nobody holds. */
+void tenant_drop_failed(struct provider *p, int64_t before_ms);
 /* Remembers what went wrong. */
 void tenant_note(struct tenant *t, int error, const char *why);
 /* Gives the client up, not waiting. NULL is fine. Any thread. */
@@ -185,6 +188,34 @@ bool tenant_grant(struct tenant *t);
 void tenant_install(struct tenant *t, struct sandbox *sb);
 int tenant_open_client(struct tenant *t, struct sandbox **ret, const char **ret_why);
 
+/* ---- held.c ---- */
+
+/* Whether another tenant has a sandbox of the same id. */
+bool held_collides(const struct tenant *t);
+void held_take_id(struct tenant *t);
+void held_set_ours(struct tenant *t, bool ours);
+/* From an answer. The id is what was asked for, whatever the backend says. */
+void held_take_place(struct tenant *t, struct backend_op *op, const char *id);
+/* Gives the place up, but not the id. */
+void held_forget_place(struct tenant *t);
+/* The end of having a sandbox. */
+void held_drop(struct tenant *t);
+
+/* ---- chore.c ---- */
+
+/*
+ * Tries the file lock of the tenant's start, once, and makes its directories;
+ * then() gets 0 (t->lock_fd is set), -EAGAIN, or another error. -ENOMEM: it will not.
+ */
+int chore_lock(struct tenant *t, void (*then)(struct tenant *t, int error)) MUST_CHECK;
+/* Removes the lock that we have, if any; soon. */
+void chore_unlock(struct tenant *t);
+/* Removes the lock of a start that was killed; soon, or at once (on a worker). */
+void chore_sweep(struct tenant *t);
+void chore_sweep_now(const struct tenant *t);
+/* Makes the thread known to the next life. */
+void chore_register(struct tenant *t);
+
 /* ---- the flights ---- */
 
 void check_begin(struct tenant *t);   /* active and suspect */
@@ -194,23 +225,13 @@ void start_begin(struct tenant *t);   /* cold or failed, and wanted */
 void start_prove(struct tenant *t);
 /* The program ends: any flight but one that stops ends soon. */
 void start_abort(struct tenant *t);
-/* The end of having a sandbox: its place, its id, the file lock of its start. */
-void start_hold_id(struct tenant *t);
-void start_drop_place(struct tenant *t);
-void start_unlock(struct tenant *t);
-/* Removes the file lock of a start that was killed, some time soon. */
-void start_sweep(struct tenant *t);
-/* Where the file lock is, for the caller to free; NULL: no memory. Any thread. */
-char *start_lock_path(const struct tenant *t);
-/* Whether another tenant has a sandbox of the same id. */
-bool start_collides(const struct tenant *t);
 void stop_begin(struct tenant *t, enum stop_reason reason);
 /* Within a flight of another kind: stopping is how it ends. */
 void stop_instead(struct tenant *t, enum stop_reason reason);
 /* The last of a tenant's chores is done. */
 void stop_chores_done(struct tenant *t);
-/* Stops the oldest warm ones as long as there are too many. */
-void janitor_make_room(struct provider *p, const struct tenant *except);
+/* Stops the oldest warm ones as long as there are too many, with the one to come. */
+void janitor_make_room(struct provider *p, const struct tenant *newcomer);
 /* A flight that a round waits for is over. */
 void janitor_landed(struct provider *p);
 void janitor_start(struct provider *p);

@@ -163,7 +163,13 @@ static int decode(struct buf *text, const char *user, const char *thread,
 	return 0;
 }
 
-/* 0, -ENOENT, -ENOMEM, or another errno for what is not an entry (and has been logged). */
+/* Says nothing about the file: it may be as good as ever. */
+static bool is_shortage(int error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
+/* 0, -ENOENT, a shortage, or another errno for what is not an entry (and has been logged). */
 static int load(int dir, const char *user, const char *thread, struct registry_entry *ret)
 {
 	struct buf text CLEANUP_BUF = BUF_INIT(0);
@@ -175,7 +181,7 @@ static int load(int dir, const char *user, const char *thread, struct registry_e
 	r = read_text(dir, name, &text, &why);
 	if (r == 0)
 		r = decode(&text, user, thread, ret, &why);
-	if (r < 0 && r != -ENOENT && r != -ENOMEM)
+	if (r < 0 && r != -ENOENT && !is_shortage(r))
 		log_warn("registry/%s/%s is of no use: %s (%s)", user, name, why ?: "",
 			 strerrorname_np(-r));
 	return r;
@@ -221,7 +227,7 @@ int registry_read(const char *data, const char *user,
 		r = load(dir, user, thread, &e);
 		if (r == 0)
 			r = each(ctx, &e);
-		else if (r != -ENOMEM)
+		else if (!is_shortage(r))
 			r = 0;
 	}
 	closedir(names);
@@ -264,6 +270,7 @@ static int make_tmp(int dir, char name[TMP_SIZE])
 		int fd CLEANUP_FD = -1;
 		char unique[TMP_SIZE];
 		struct stat st;
+		int r;
 
 		uuid_make(unique);
 		snprintf(name, TMP_SIZE, ".%.40s.tmp", unique);
@@ -271,9 +278,11 @@ static int make_tmp(int dir, char name[TMP_SIZE])
 		if (fd < 0)
 			return -errno;
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-			if (errno != EWOULDBLOCK)
-				return -errno;
-			continue; /* somebody takes it for a leftover */
+			r = -errno;
+			if (r == -EWOULDBLOCK)
+				continue; /* somebody takes it for a leftover */
+			unlinkat(dir, name, 0);
+			return r;
 		}
 		if (fstat(fd, &st) < 0)
 			return -errno;
@@ -346,7 +355,7 @@ int registry_add(const char *data, const char *user, const char *thread, const c
 		return dir;
 	remove_leftovers(dir);
 	r = load(dir, user, thread, &e);
-	if (r == -ENOMEM)
+	if (is_shortage(r))
 		return r;
 	if (r < 0)
 		r = store(dir, user, thread, backend ?: "", r != -ENOENT);

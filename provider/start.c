@@ -4,21 +4,18 @@
  *	file lock → discover → [adopt] → ready
  *	                └ none → create → ready
  *
- * Who only asks whether there is one gets as far as discover, without the lock.
+ * For who only asks whether there is one nothing is made, and no lock is taken.
  * Nothing waits on a thread: the lock is tried again and again, the rest are
- * questions with a deadline. Loop thread, but for the work on disk.
+ * questions with a deadline. Loop thread.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "clock.h"
-#include "filelock.h"
 #include "ident.h"
 #include "log.h"
-#include "paths.h"
 #include "provider_i.h"
-#include "registry.h"
 
 enum {
 	READY_TRY_MS = 5000,
@@ -33,196 +30,13 @@ enum {
 static void discover(struct tenant *t);
 static void look(struct tenant *t);
 
-/* ---- work on disk ---- */
-
-struct chore {
-	struct work work;
-	struct provider *p;
-	struct tenant *t;
-	char *user, *thread, *path;
-	int fd, error;
-};
-
-static void chore_free(struct chore *c)
-{
-	provider_calm(c->p);
-	free(c->user);
-	free(c->thread);
-	free(c->path);
-	free(c);
-}
-
-static struct chore *chore_new(struct tenant *t)
-{
-	struct chore *c = calloc(1, sizeof(*c));
-
-	if (!c)
-		return NULL;
-	c->p = t->provider;
-	c->t = t;
-	c->fd = -1;
-	provider_busy(c->p);
-	c->user = strdup(t->user);
-	c->thread = strdup(t->thread);
-	if (c->user && c->thread)
-		return c;
-	chore_free(c);
-	return NULL;
-}
-
-static void chore_submit(struct chore *c, void (*run)(struct work *), void (*done)(struct work *))
-{
-	c->work.run = run;
-	c->work.done = done;
-	workers_submit(c->p->workers, &c->work);
-}
-
-/* For what no flight waits for; but nothing may forget the thread meanwhile. */
-static void chore_detach(struct chore *c, void (*run)(struct work *), void (*done)(struct work *))
-{
-	lock(&c->p->lock);
-	c->t->refs++;
-	unlock(&c->p->lock);
-	c->t->chores++;
-	chore_submit(c, run, done);
-}
-
-static void done_chore(struct work *w)
-{
-	struct chore *c = CONTAINER_OF(w, struct chore, work);
-
-	if (--c->t->chores == 0)
-		stop_chores_done(c->t);
-	tenant_put(c->t);
-	chore_free(c);
-}
-
 /* ---- the ends ---- */
-
-char *start_lock_path(const struct tenant *t)
-{
-	char *dir CLEANUP_FREE = paths_thread_dir(t->provider->data, t->user, t->thread);
-	char *path;
-
-	if (!dir || asprintf(&path, "%s/%s.lock", dir, t->id) < 0)
-		return NULL;
-	return path;
-}
-
-static void run_unlock(struct work *w)
-{
-	struct chore *c = CONTAINER_OF(w, struct chore, work);
-
-	filelock_remove(c->path, c->fd);
-}
-
-void start_unlock(struct tenant *t)
-{
-	struct chore *c;
-
-	if (t->lock_fd < 0)
-		return;
-	c = chore_new(t);
-	if (c && (c->path = start_lock_path(t))) {
-		c->fd = steal_fd(&t->lock_fd);
-		chore_detach(c, run_unlock, done_chore);
-		return;
-	}
-	if (c)
-		chore_free(c);
-	close(steal_fd(&t->lock_fd)); /* the file stays: better than the lock */
-}
-
-static void run_sweep(struct work *w)
-{
-	struct chore *c = CONTAINER_OF(w, struct chore, work);
-	int fd = filelock_try_existing(c->path, true);
-
-	if (fd >= 0)
-		filelock_remove(c->path, fd);
-}
-
-void start_sweep(struct tenant *t)
-{
-	struct chore *c = t->provider->data ? chore_new(t) : NULL;
-
-	if (c && (c->path = start_lock_path(t)))
-		chore_detach(c, run_sweep, done_chore);
-	else if (c)
-		chore_free(c);
-}
-
-static void run_register(struct work *w)
-{
-	struct chore *c = CONTAINER_OF(w, struct chore, work);
-	int r = registry_add(c->p->data, c->user, c->thread, c->p->backend->ops->name);
-
-	if (r < 0)
-		log_warn("%s/%s: cannot be kept in the registry: %s", c->user, c->thread,
-			 strerrordesc_np(-r));
-}
-
-/* Not waited for: the thread has a directory, too. */
-static void register_thread(struct tenant *t)
-{
-	struct chore *c;
-
-	if (t->registered || !t->provider->data)
-		return;
-	c = chore_new(t);
-	if (!c)
-		return;
-	t->registered = true;
-	chore_detach(c, run_register, done_chore);
-}
-
-bool start_collides(const struct tenant *t)
-{
-	struct tenant *holder;
-
-	HASH_FIND(by_id, t->provider->holders, t->id, strlen(t->id), holder);
-	return holder && holder != t;
-}
-
-void start_hold_id(struct tenant *t)
-{
-	HASH_ADD(by_id, t->provider->holders, id, strlen(t->id), t);
-	t->holds_id = true;
-}
-
-static void set_ours(struct tenant *t, bool ours)
-{
-	lock(&t->provider->lock);
-	t->ours = ours;
-	unlock(&t->provider->lock);
-}
-
-static void forget_place(struct tenant *t)
-{
-	struct backend *b = t->provider->backend;
-
-	if (t->place.id[0] && b->ops->forget)
-		b->ops->forget(b, t->place.id);
-	place_release(&t->place);
-	set_ours(t, false);
-}
-
-void start_drop_place(struct tenant *t)
-{
-	struct provider *p = t->provider;
-
-	forget_place(t);
-	if (t->holds_id)
-		HASH_DELETE(by_id, p->holders, t);
-	t->holds_id = false;
-	t->unproven = false;
-}
 
 /* Without a sandbox, and without having failed. */
 static void leave(struct tenant *t, int error, const char *why)
 {
-	start_unlock(t);
-	start_drop_place(t);
+	chore_unlock(t);
+	held_drop(t);
 	tenant_enter(t, TENANT_COLD);
 	errand_finish_all(&t->finders, error, why);
 	flight_end(t);
@@ -235,16 +49,22 @@ static void fail(struct tenant *t, int error, const char *why)
 	int64_t pause = RETRY_MAX_MS;
 
 	why = why ?: strerrordesc_np(-error);
-	log_error("%s: cannot start sandbox %s: %s", t->key, t->id, why);
 	tenant_note(t, error, why);
+	if (!t->wanted && !t->ours) {
+		/* Only looked for: that is no reason to keep a start waiting. */
+		provider_dismiss(p, STEAL(t->fresh));
+		leave(t, error, why);
+		return;
+	}
+	log_error("%s: cannot start sandbox %s: %s", t->key, t->id, why);
 	if (t->failures < 5)
 		pause = MIN((int64_t)RETRY_MIN_MS << t->failures, RETRY_MAX_MS);
 	t->failures++;
 	t->retry_ms = provider_now(p) + pause;
 	provider_dismiss(p, STEAL(t->fresh));
 	if (!t->ours) {
-		start_unlock(t);
-		start_drop_place(t);
+		chore_unlock(t);
+		held_drop(t);
 		tenant_enter(t, TENANT_FAILED);
 	}
 	errand_finish_all(&t->finders, error, why);
@@ -288,8 +108,8 @@ static void ready_over(struct tenant *t)
 		t->starts += !t->unproven; /* then it has been counted */
 		unlock(&t->provider->lock);
 		t->unproven = false;
-		start_unlock(t);
-		register_thread(t);
+		chore_unlock(t);
+		chore_register(t);
 		tenant_install(t, STEAL(t->fresh));
 		flight_end(t);
 		return;
@@ -372,15 +192,6 @@ static void await_ready(struct tenant *t)
 
 /* ---- create ---- */
 
-/* The id is what we asked for, whatever the backend says. */
-static void take_place(struct tenant *t, const char *id)
-{
-	place_release(&t->place);
-	t->place = t->op.place;
-	t->op.place = (struct place){ 0 };
-	snprintf(t->place.id, sizeof(t->place.id), "%s", id);
-}
-
 static void on_created(struct backend_op *op)
 {
 	struct tenant *t = flight_answered(op);
@@ -388,8 +199,8 @@ static void on_created(struct backend_op *op)
 	char *why CLEANUP_FREE = STEAL(op->why);
 
 	if (error == 0) {
-		take_place(t, t->id);
-		set_ours(t, true);
+		held_take_place(t, op, t->id);
+		held_set_ours(t, true);
 	}
 	backend_op_clear(op);
 	if (error == 0) {
@@ -428,27 +239,9 @@ static void on_lock_pause(struct ev_loop *ev UNUSED, ev_timer *w, int revents UN
 	try_lock(w->data);
 }
 
-static void run_lock(struct work *w)
+static void on_locked(struct tenant *t, int error)
 {
-	struct chore *c = CONTAINER_OF(w, struct chore, work);
-
-	c->error = paths_make_thread(c->p->data, c->user, c->thread);
-	if (c->error < 0)
-		return;
-	c->fd = filelock_try(c->path, true);
-	c->error = MIN(c->fd, 0);
-}
-
-static void done_lock(struct work *w)
-{
-	struct chore *c = CONTAINER_OF(w, struct chore, work);
-	struct tenant *t = c->t;
-	int error = c->error;
-
-	if (error == 0)
-		t->lock_fd = c->fd;
 	t->locking = false;
-	chore_free(c);
 	if (gives_up(t))
 		return;
 	if (error == 0) {
@@ -469,16 +262,11 @@ static void done_lock(struct work *w)
 
 static void try_lock(struct tenant *t)
 {
-	struct chore *c = chore_new(t);
+	int r = chore_lock(t, on_locked);
 
-	if (c && (c->path = start_lock_path(t))) {
-		t->locking = true;
-		chore_submit(c, run_lock, done_lock);
-		return;
-	}
-	if (c)
-		chore_free(c);
-	fail(t, -ENOMEM, NULL);
+	t->locking = r == 0;
+	if (r < 0)
+		fail(t, r, NULL);
 }
 
 /* ---- discover ---- */
@@ -501,10 +289,10 @@ static void on_adopted(struct backend_op *op)
 	int error = op->error;
 
 	backend_op_clear(op);
-	set_ours(t, error == 0);
+	held_set_ours(t, error == 0);
 	if (error == -ENOENT && !t->aborted && ++t->tries < TRIES) {
 		/* Gone since. */
-		forget_place(t);
+		held_forget_place(t);
 		on_nothing(t, NULL);
 		return;
 	}
@@ -520,14 +308,30 @@ static bool is_anothers(const struct tenant *t)
 	       (p->thread && strcmp(p->thread, t->thread) != 0);
 }
 
+/* The oldest ids know no user: another tenant may have the same one already. */
+static bool is_in_use(const struct tenant *t)
+{
+	const struct tenant *holder, *tmp;
+
+	HASH_ITER (by_id, t->provider->holders, holder, tmp) {
+		if (holder != t && strcmp(holder->place.id, t->place.id) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Leaves it to its owner; true if nothing was found, after all. */
 static bool leave_to_owner(struct tenant *t)
 {
 	struct backend *b = t->provider->backend;
+	bool in_use;
 
-	if (!is_anothers(t) || t->form == 0)
+	if (t->form == 0)
 		return false;
-	if (b->ops->forget)
+	in_use = is_in_use(t);
+	if (!in_use && !is_anothers(t))
+		return false;
+	if (!in_use && b->ops->forget)
 		b->ops->forget(b, t->place.id);
 	place_release(&t->place);
 	return true;
@@ -543,7 +347,7 @@ static void on_discovered(struct backend_op *op)
 
 	if (error == 0) {
 		ident_form(t->user, t->thread, t->form, id);
-		take_place(t, t->form == 0 ? t->id : id);
+		held_take_place(t, op, t->form == 0 ? t->id : id);
 		if (leave_to_owner(t))
 			error = -ENOENT;
 	}
@@ -591,14 +395,15 @@ void start_begin(struct tenant *t)
 	flight_begin(t, FLIGHT_START);
 	tenant_enter(t, TENANT_STARTING);
 	t->deadline_ms = clock_ms() + p->start_timeout_ms;
+	t->wanted = t->acquirers;
 	t->tries = 0;
 	t->lock_pause_ms = LOCK_PAUSE_MIN_MS;
-	if (start_collides(t)) {
+	if (held_collides(t)) {
 		/* Rather nothing than another's files. */
 		fail(t, -EADDRINUSE, "another thread has a sandbox of the same id");
 		return;
 	}
-	start_hold_id(t);
+	held_take_id(t);
 	if (t->acquirers && wants_lock(t))
 		try_lock(t);
 	else
@@ -607,6 +412,7 @@ void start_begin(struct tenant *t)
 
 void start_prove(struct tenant *t)
 {
+	t->wanted = true;
 	t->deadline_ms = clock_ms() + t->provider->start_timeout_ms;
 	await_ready(t);
 }

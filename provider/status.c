@@ -30,7 +30,8 @@ void tenant_list_release(struct tenant_list *l)
 	*l = (struct tenant_list){ 0 };
 }
 
-static int fill_locked(struct tenant *t, struct tenant_status *s)
+static int fill_locked(struct provider *p UNUSED, struct tenant *t, struct tenant_status *s)
+	NEEDS(p->lock)
 {
 	*s = (struct tenant_status){
 		.user = strdup(t->user),
@@ -59,7 +60,7 @@ int tenant_status(struct tenant *t, struct tenant_status *ret)
 	int r;
 
 	lock(&t->provider->lock);
-	r = fill_locked(t, &s);
+	r = fill_locked(t->provider, t, &s);
 	unlock(&t->provider->lock);
 	if (r == 0)
 		*ret = s;
@@ -85,7 +86,7 @@ int provider_status(struct provider *p, struct tenant_list *ret)
 		r = -ENOMEM;
 	HASH_ITER (by_key, p->tenants, t, tmp) {
 		if (r == 0)
-			r = fill_locked(t, &l.items[l.count]);
+			r = fill_locked(p, t, &l.items[l.count]);
 		if (r == 0)
 			l.count++;
 	}

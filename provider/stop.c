@@ -8,7 +8,6 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "filelock.h"
 #include "log.h"
 #include "paths.h"
 #include "provider_i.h"
@@ -56,23 +55,14 @@ static void finish_others(struct tenant *t, int error, const char *why)
 	}
 }
 
-/* The file lock of a start that was killed is nobody's, and no file of the thread's. */
-static void sweep_lock(struct tenant *t)
-{
-	char *path CLEANUP_FREE = start_lock_path(t);
-	int fd = path ? filelock_try_existing(path, true) : -ENOMEM;
-
-	if (fd >= 0)
-		filelock_remove(path, fd);
-}
-
 static void run_forget(struct work *w)
 {
 	struct forgetting *f = CONTAINER_OF(w, struct forgetting, work);
 	struct tenant *t = f->t;
 	const char *data = t->provider->data;
 
-	sweep_lock(t);
+	/* What a killed start left is no file of the thread's. */
+	chore_sweep_now(t);
 	if (f->only_look) {
 		f->error = paths_is_empty(data, t->user, t->thread);
 	} else {
@@ -163,8 +153,8 @@ static void stopped(struct tenant *t, int error, const char *why)
 	if (error < 0 && error != -EBUSY && error != -EOPNOTSUPP)
 		log_warn("%s: sandbox %s could not be stopped: %s", t->key,
 			 t->place.id[0] ? t->place.id : t->id, why ?: strerrordesc_np(-error));
-	start_unlock(t);
-	start_drop_place(t);
+	chore_unlock(t);
+	held_drop(t);
 	tenant_enter(t, t->reason == STOP_UNREADY ? TENANT_FAILED : TENANT_COLD);
 	if (t->reason == STOP_ASKED) {
 		t->failures = 0;
@@ -202,7 +192,7 @@ static void go_on(struct tenant *t)
 	unlock(&p->lock);
 	provider_dismiss(p, sb);
 	/* Without a sandbox of our own the id may be another's. */
-	if (t->reason == STOP_ASKED ? start_collides(t) : !t->ours) {
+	if (t->reason == STOP_ASKED ? held_collides(t) : !t->ours) {
 		stopped(t, 0, NULL);
 		return;
 	}

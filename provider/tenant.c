@@ -48,10 +48,8 @@ static struct tenant *tenant_new(struct provider *p, const char *user, const cha
 	return t;
 }
 
-static void remove_locked(struct tenant *t)
+static void remove_locked(struct provider *p, struct tenant *t) NEEDS(p->lock)
 {
-	struct provider *p = t->provider;
-
 	HASH_DELETE(by_key, p->tenants, t);
 	DL_DELETE(p->lists[t->state], t);
 	p->counts[t->state]--;
@@ -62,13 +60,13 @@ void tenant_discard(struct tenant *t)
 	struct provider *p = t->provider;
 
 	lock(&p->lock);
-	remove_locked(t);
+	remove_locked(p, t);
 	unlock(&p->lock);
 	tenant_free(t);
 }
 
 /* Takes out of the table what nothing speaks for any more. Returns what is to be freed. */
-static struct tenant *retire_locked(struct tenant *t)
+static struct tenant *retire_locked(struct provider *p, struct tenant *t) NEEDS(p->lock)
 {
 	bool keep;
 
@@ -79,7 +77,7 @@ static struct tenant *retire_locked(struct tenant *t)
 	unlock(&t->lock);
 	if (keep)
 		return NULL;
-	remove_locked(t);
+	remove_locked(p, t);
 	return t;
 }
 
@@ -121,10 +119,30 @@ void tenant_put(struct tenant *t)
 	lock(&p->lock);
 	assert(t->refs > 0);
 	t->refs--;
-	t = retire_locked(t);
+	t = retire_locked(p, t);
 	unlock(&p->lock);
 	if (t)
 		tenant_free(t);
+}
+
+void tenant_drop_failed(struct provider *p, int64_t before_ms)
+{
+	struct tenant *t, *tmp;
+	bool keep;
+
+	lock(&p->lock);
+	DL_FOREACH_SAFE (p->lists[TENANT_FAILED], t, tmp) {
+		if (t->since_ms > before_ms)
+			break; /* oldest first */
+		lock(&t->lock);
+		keep = t->refs > 0 || t->leases > 0;
+		unlock(&t->lock);
+		if (keep)
+			continue;
+		remove_locked(p, t);
+		tenant_free(t);
+	}
+	unlock(&p->lock);
 }
 
 const char *tenant_user(const struct tenant *t)

@@ -407,6 +407,11 @@ static void test_threads_and_status_in_memory(void **state)
 
 	FAULTY_ORDER(r->faults, ASK_DISCOVER, .fault = FAULT_FAIL, .error = -EIO, .why = "no disk");
 	assert_int_equal(rig_find(a), -EIO);
+	/* Only looked for: nothing has failed that a start would have to wait for. */
+	assert_int_equal(rig_state(a), TENANT_COLD);
+	assert_false(knows(r, "u", "a"));
+	FAULTY_ORDER(r->faults, ASK_DISCOVER, .fault = FAULT_FAIL, .error = -EIO, .why = "no disk");
+	assert_int_equal(rig_acquire(a), -EIO);
 	assert_true(rig_wait_state(a, TENANT_FAILED));
 	assert_true(knows(r, "u", "a"));
 	assert_int_equal(provider_status(r->provider, &list), 0);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -197,6 +198,34 @@ static void test_the_reader_can_stop(void **state)
 	assert_int_equal(registry_add(r->data, "u", "b", ""), 0);
 	assert_int_equal(registry_read(r->data, "u", stop_at_once, &calls), -EINTR);
 	assert_int_equal(calls, 1);
+}
+
+static int take_all_fds(void *ctx, const struct registry_entry *e UNUSED)
+{
+	struct rlimit lim;
+
+	++*(int *)ctx;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &lim), 0);
+	lim.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &lim), 0);
+	return 0;
+}
+
+/* A thread must not be forgotten because somebody else has used up all descriptors. */
+static void test_a_shortage_is_no_damage(void **state)
+{
+	struct room *r = *state;
+	struct rlimit lim;
+	int calls = 0, n;
+
+	assert_int_equal(registry_add(r->data, "u", "a", ""), 0);
+	assert_int_equal(registry_add(r->data, "u", "b", ""), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &lim), 0);
+	n = registry_read(r->data, "u", take_all_fds, &calls);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &lim), 0);
+	assert_int_equal(n, -EMFILE);
+	assert_int_equal(calls, 1);
+	assert_int_equal(look(r).n, 2);
 }
 
 /* ---- damage ---- */
@@ -423,6 +452,7 @@ int main(void)
 		REGISTRY_TEST(test_an_entry_stays_as_it_is),
 		REGISTRY_TEST(test_removal),
 		REGISTRY_TEST(test_the_reader_can_stop),
+		REGISTRY_TEST(test_a_shortage_is_no_damage),
 		REGISTRY_TEST(test_damaged_files_are_skipped_and_mended),
 		REGISTRY_TEST(test_sparse_entries_are_good_enough),
 		REGISTRY_TEST(test_large_files_are_skipped),

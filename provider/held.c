@@ -1,0 +1,55 @@
+/*
+ * What a tenant has while it has a sandbox: its place, its id, and whether it
+ * is ours to stop. Loop thread.
+ */
+#include <string.h>
+
+#include "provider_i.h"
+
+bool held_collides(const struct tenant *t)
+{
+	struct tenant *holder;
+
+	HASH_FIND(by_id, t->provider->holders, t->id, strlen(t->id), holder);
+	return holder && holder != t;
+}
+
+void held_take_id(struct tenant *t)
+{
+	HASH_ADD(by_id, t->provider->holders, id, strlen(t->id), t);
+	t->holds_id = true;
+}
+
+void held_set_ours(struct tenant *t, bool ours)
+{
+	lock(&t->provider->lock);
+	t->ours = ours;
+	unlock(&t->provider->lock);
+}
+
+void held_take_place(struct tenant *t, struct backend_op *op, const char *id)
+{
+	place_release(&t->place);
+	t->place = op->place;
+	op->place = (struct place){ 0 };
+	memcpy(t->place.id, id, strlen(id) + 1);
+}
+
+void held_forget_place(struct tenant *t)
+{
+	struct backend *b = t->provider->backend;
+
+	if (t->place.id[0] && b->ops->forget)
+		b->ops->forget(b, t->place.id);
+	place_release(&t->place);
+	held_set_ours(t, false);
+}
+
+void held_drop(struct tenant *t)
+{
+	held_forget_place(t);
+	if (t->holds_id)
+		HASH_DELETE(by_id, t->provider->holders, t);
+	t->holds_id = false;
+	t->unproven = false;
+}
