@@ -18,7 +18,7 @@ static const struct {
 	[TENANT_STARTING] = { "starting",
 			      TO(ACTIVE) | TO(WARM) | TO(STOPPING) | TO(FAILED) | TO(COLD) },
 	[TENANT_ACTIVE] = { "active", TO(WARM) | TO(STOPPING) },
-	[TENANT_WARM] = { "warm", TO(STARTING) | TO(ACTIVE) | TO(STOPPING) },
+	[TENANT_WARM] = { "warm", TO(STARTING) | TO(STOPPING) },
 	/* warm: somebody else uses it, so it could not be stopped */
 	[TENANT_STOPPING] = { "stopping", TO(COLD) | TO(WARM) | TO(FAILED) },
 	[TENANT_FAILED] = { "failed", TO(STARTING) | TO(STOPPING) },

@@ -15,7 +15,7 @@ static const char *const matrix[TENANT_STATES] = {
 	[TENANT_COLD] = "     .    x        .      .    x        .     ",
 	[TENANT_STARTING] = " x    .        x      x    x        x     ",
 	[TENANT_ACTIVE] = "   .    .        .      x    x        .     ",
-	[TENANT_WARM] = "     .    x        x      .    x        .     ",
+	[TENANT_WARM] = "     .    x        .      .    x        .     ",
 	[TENANT_STOPPING] = " x    .        .      x    .        x     ",
 	[TENANT_FAILED] = "   .    x        .      .    x        .     ",
 };
@@ -50,6 +50,7 @@ static void test_what_is_being_stopped_is_never_handed_out(void **state)
 	assert_false(tenant_edge_is_legal(TENANT_STOPPING, TENANT_STARTING));
 	assert_false(tenant_edge_is_legal(TENANT_FAILED, TENANT_ACTIVE));
 	assert_false(tenant_edge_is_legal(TENANT_COLD, TENANT_ACTIVE));
+	assert_false(tenant_edge_is_legal(TENANT_WARM, TENANT_ACTIVE)); /* not unchecked */
 	for (enum tenant_state s = 0; s < TENANT_STATES; s++)
 		assert_false(tenant_edge_is_legal(s, s));
 }
