@@ -190,7 +190,7 @@ static void run_prepare(struct task *t)
 	t->r = prepare(t);
 }
 
-/* Its own words are the best; without any, what was seen of it. */
+/* Who was killed had nothing to say about it; else its own words are the best. */
 static void explain(struct task *t)
 {
 	char *words CLEANUP_FREE = log_last_words(t->log_fd, t->log_from);
@@ -199,14 +199,14 @@ static void explain(struct task *t)
 	if (t->blame[0])
 		task_say(t, "threadfs-sandboxd %s%s%s", t->blame, words ? "; its last words: " : "",
 			 words ? words : "");
+	else if (status >= 0 && WIFSIGNALED(status) && t->phase <= STOP_WAIT)
+		task_say(t, "threadfs-sandboxd was killed by signal %d", WTERMSIG(status));
 	else if (words)
 		task_say(t, "%s", words);
 	else if (t->phase > STOP_WAIT)
 		task_say(t, "threadfs-sandboxd gave up getting ready but did not end");
 	else if (status < 0)
 		task_say(t, "threadfs-sandboxd ended without a word");
-	else if (WIFSIGNALED(status))
-		task_say(t, "threadfs-sandboxd was killed by signal %d", WTERMSIG(status));
 	else
 		task_say(t, "threadfs-sandboxd ended with status %d", WEXITSTATUS(status));
 }
