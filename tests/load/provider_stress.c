@@ -455,17 +455,6 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/*
- * A descriptor is closed while a spawned child still has its copy: the kernel
- * reports events of it, and libev tries to unregister a number that is another
- * thread's by now, in vain. ThreadSanitizer takes that for a use of it.
- */
-const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void)
-{
-	return "race:epoll_ctl\n";
-}
-
 /* ---- the watchdog ---- */
 
 static void tell_all(void)
