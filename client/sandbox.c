@@ -439,3 +439,8 @@ void sandbox_say_farewell(struct sandbox *sb, struct farewell *f)
 	f->op.farewell = true;
 	op_submit(&f->op, sb, &f->call, start_farewell, release_farewell_op);
 }
+
+const char *sandbox_root(const struct sandbox *sb)
+{
+	return sb->root;
+}

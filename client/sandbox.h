@@ -71,6 +71,9 @@ void sandbox_dismiss(struct sandbox *sb, void (*closed)(void *ctx), void *ctx);
 /* What is known about the server without asking: "1.0", "1.9", "aiod", or "" before a probe. */
 const char *sandbox_dialect(struct sandbox *sb);
 
+/* The view's root: absolute, normal, no slash at its end unless it is "/". Immutable. */
+const char *sandbox_root(const struct sandbox *sb);
+
 /* ---- what it is ---- */
 
 struct sandbox_info {
@@ -262,6 +265,51 @@ void sandbox_bash_write(struct sandbox *sb, struct call *call, const char *job, 
 void sandbox_bash_kill(struct sandbox *sb, struct call *call, const char *job, int signal);
 /* Forgets the job and its output; ends what still runs. */
 void sandbox_bash_close(struct sandbox *sb, struct call *call, const char *job);
+
+/* ---- runs: commands whose output is bytes, as they come, on every server ---- */
+
+/*
+ * A run is a script of bash whose stdout and stderr go to files of ours in the
+ * sandbox's /tmp, from where they are fetched byte by byte through the exec
+ * channel; it goes on whoever looks. It is either a process of its own (in a
+ * session and process group of its own), or it happens in a named shell of ours, after what was
+ * started there before has ended: such a shell starts in the view's root and keeps cd
+ * and export from one run to the next; `exit` in it ends that run with the code, and
+ * the next one finds a fresh shell. Neither has a terminal.
+ */
+struct run_spec {
+	const void *script; /* any bytes but NUL */
+	size_t len;
+	const char *shell;      /* a short word; NULL: a process of its own */
+	const char *dir;        /* of a process of its own: absolute; NULL: the view's root */
+	const char *const *env; /* likewise: NAME, VALUE, …, NULL; or NULL */
+	bool fed; /* likewise: stdin comes with sandbox_run_feed(); otherwise it is empty */
+};
+/* Starts it, never twice. ret_run names it from now on; for the caller to free. */
+void sandbox_run_start(struct sandbox *sb, struct call *call, const struct run_spec *spec,
+		       char **ret_run);
+
+struct run_news {
+	char *out, *err; /* what there is from the offsets on, at most max bytes each */
+	size_t out_len, err_len;
+	bool started;  /* false: it still waits for its shell */
+	bool ended;    /* and these are the last bytes */
+	int exit_code; /* once ended; 128 + N for signal N; -1: unknown, its shell was lost */
+};
+void run_news_release(struct run_news *n);
+/* max: at most 1 MiB. Waits a little (at most wait_ms) for something new where that keeps nobody
+ * else waiting. */
+void sandbox_run_look(struct sandbox *sb, struct call *call, const char *run, uint64_t out_offset,
+		      uint64_t err_offset, size_t max, int64_t wait_ms, struct run_news *ret);
+/* Bytes of its stdin, which go to that offset of it (so the same may be sent again); end: no more
+ * follow. */
+void sandbox_run_feed(struct sandbox *sb, struct call *call, const char *run, uint64_t offset,
+		      const void *bytes, size_t len, bool end);
+/* SIGTERM, SIGKILL, SIGINT or SIGHUP to all of its processes; a run that waits for its shell never
+ * starts. The shell survives if it can. */
+void sandbox_run_kill(struct sandbox *sb, struct call *call, const char *run, int signal);
+/* Forgets it and removes its files; it goes on if it still runs. */
+void sandbox_run_drop(struct sandbox *sb, struct call *call, const char *run);
 
 /* ---- watching ---- */
 

@@ -33,9 +33,9 @@ need_packages() {
 
 # shellcheck disable=SC2034 # for the scripts that source this
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
-	libcurl4-openssl-dev libssl-dev libpcre2-dev libev-dev uthash-dev scdoc)
+	libcurl4-openssl-dev libssl-dev libpcre2-dev libev-dev libfuse3-dev libyaml-dev uthash-dev scdoc)
 # shellcheck disable=SC2034
-run_packages=(bubblewrap bash)
+run_packages=(bubblewrap bash fuse3)
 # shellcheck disable=SC2034
 test_packages=(libcmocka-dev bats curl jq openssl python3 procps util-linux iproute2 coreutils socat)
 

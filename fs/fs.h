@@ -1,0 +1,49 @@
+/*
+ * One mount, as the files of fs/ share it. Everything here lives on the loop's
+ * thread; FUSE requests are read there, too (session.h), so nothing is locked.
+ */
+#pragma once
+
+#include <ev.h>
+#include <fuse_lowlevel.h>
+
+#include "options.h"
+#include "provider.h"
+
+struct fuse_session;
+struct node;
+struct thread;
+struct workers;
+
+struct fs_totals {
+	uint64_t requests, errors, interrupted;  /* FUSE */
+	uint64_t remote, remote_failed, retried; /* operations on sandboxes */
+	uint64_t bytes_down, bytes_up;           /* over the wire */
+	uint64_t bytes_read, bytes_written;      /* through the mount */
+	uint64_t names_dropped, links_refused;   /* of hostile sandboxes */
+	uint64_t commands;
+	unsigned open_files, parked;
+};
+
+struct fs {
+	const struct options *opt; /* immutable */
+	struct loop *loop;
+	struct ev_loop *ev;
+	struct provider *provider;
+	const char *backend;     /* its name */
+	struct workers *workers; /* for the host's disk */
+	struct fuse_session *se; /* NULL in tests, and once it ended */
+
+	struct node *root, *nodes; /* nodes by ino */
+	fuse_ino_t last_ino;
+	struct thread *threads; /* by id */
+
+	int cache_dir;        /* directory descriptor; staging and spool files go there */
+	uint64_t cache_used;  /* bytes in those files */
+	uint64_t memory_used; /* bytes in read windows */
+
+	int64_t started_ms;
+	double started_wall;
+	struct fs_totals totals;
+	bool ending; /* no new requests */
+};

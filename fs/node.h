@@ -1,0 +1,102 @@
+/*
+ * The inode table: every name that the kernel or an open file knows. A node is
+ * a place in the tree (parent and name); its path follows from there, so
+ * renaming a directory moves what is below. Inode numbers towards the kernel
+ * count up and are never used again, so the generation is always the same.
+ * Loop thread only.
+ */
+#pragma once
+
+#include <fuse_lowlevel.h>
+#include <uthash.h>
+
+#include "fs.h"
+
+struct ctl_dir;
+struct ctl_file;
+struct listing;
+struct stage;
+
+enum node_kind {
+	NODE_CTL_DIR,  /* ours: the root, threads/, .ctl/, jobs/ … */
+	NODE_CTL_FILE, /* ours */
+	NODE_SANDBOX,  /* something in a sandbox; a thread's root too */
+};
+
+struct node {
+	struct fs *fs;
+	fuse_ino_t ino;
+	enum node_kind kind;
+	struct thread *thread; /* counted; NULL above the threads */
+	union {
+		const struct ctl_dir *ctl_dir;
+		const struct ctl_file *ctl_file;
+	};
+	unsigned job; /* ctl nodes below jobs/: its number; 0: none */
+
+	struct node *parent; /* counted; NULL: the root, or the name is gone */
+	char *name;
+	struct node *children; /* by name */
+
+	uint64_t nlookup; /* the kernel's count */
+	unsigned refs;    /* ours: children, open files, operations */
+
+	/* NODE_SANDBOX: what the sandbox said last */
+	struct attr attr;
+	bool has_attr;
+	int64_t attr_ms; /* when */
+	uint64_t attr_epoch;
+	struct listing *listing; /* of a directory, as fresh as it says; or NULL */
+
+	/* open files */
+	unsigned opens;
+	struct stage *stage; /* content that is not (only) in the sandbox: stage.h */
+	bool unborn;         /* made here, not yet in the sandbox: its name comes with the upload */
+	struct attr kept;    /* the version whose pages the kernel may have; mode 0: none */
+
+	UT_hash_handle by_ino, by_name;
+};
+
+/* The tree's root exists from nodes_init() on, with ino FUSE_ROOT_ID. */
+int nodes_init(struct fs *fs, const struct ctl_dir *root) MUST_CHECK;
+void nodes_release(struct fs *fs);
+
+/* NULL: unknown (answer ESTALE). Not counted. */
+struct node *node_by_ino(struct fs *fs, fuse_ino_t ino);
+struct node *node_child(struct node *dir, const char *name);
+/* The child of that name, made as a NODE_SANDBOX if there is none; counted. */
+int node_get_child(struct node *dir, const char *name, struct node **ret) MUST_CHECK;
+/* A new node of another kind, counted; dir must not have that name. */
+int node_new(struct node *dir, const char *name, enum node_kind kind, struct node **ret) MUST_CHECK;
+
+struct node *node_ref(struct node *n);
+void node_unref(struct node *n); /* NULL is fine */
+/* The kernel got it in an answer / forgot it n times. */
+void node_looked_up(struct node *n);
+void node_forget(struct node *n, uint64_t count);
+
+/* The name is gone (unlinked, replaced): open files keep the node, paths are -ESTALE. */
+void node_detach(struct node *n);
+/* Moves it to another name; what was there is detached. */
+int node_move(struct node *n, struct node *dir, const char *name) MUST_CHECK;
+
+/*
+ * The path below the thread's root, "" for the root itself; -ESTALE if some
+ * name above is gone. For the caller to free.
+ */
+int node_rel_path(const struct node *n, char **ret) MUST_CHECK;
+/* The absolute path in the sandbox; with name (may be NULL) behind it. */
+int node_path(const struct node *n, const char *name, struct sandbox *sb, char **ret) MUST_CHECK;
+/* Whether n lies below dir (or is it). */
+bool node_is_below(const struct node *n, const struct node *dir);
+
+/* Whether attr may be answered without asking. */
+bool node_is_fresh(const struct node *n);
+/* The sandbox said so now. */
+void node_set_attr(struct node *n, const struct attr *attr);
+/* Ask next time. */
+void node_void_attr(struct node *n);
+/* What stat(2) shows: the attributes, with the stage's size and times where there is one. */
+void node_stat(const struct node *n, struct stat *ret);
+/* Whether two attributes are of one version of one file. */
+bool attr_same_version(const struct attr *a, const struct attr *b);

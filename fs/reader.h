@@ -1,0 +1,40 @@
+/*
+ * Reading one open file of a sandbox that nobody here writes: a sequential
+ * reader is served from a bounded window in memory ahead of him, filled by one
+ * download; jumps are ranged requests where the server has Range, else the file
+ * is spooled once to an unlinked file in the cache directory. Never bytes of two
+ * versions: see reader_read(). Loop thread only.
+ */
+#pragma once
+
+#include "node.h"
+#include "read_op.h"
+
+struct reader;
+
+/*
+ * For one open file. version: the attributes at its opening. The node stays
+ * valid as long as the reader (the caller's reference); its path is asked for
+ * anew with every request, as it may be renamed. Starts the download of the
+ * beginning as far as memory allows.
+ */
+int reader_new(struct node *n, const struct attr *version, struct reader **ret) MUST_CHECK;
+/* What waits must have been cancelled. NULL is fine. */
+void reader_free(struct reader *r);
+
+/*
+ * Reads. If the file has become another version meanwhile:
+ *  - nothing was read of the old one yet, or the read begins at or behind its
+ *    end (tail -f): the new one is taken;
+ *  - it only grew, and the bytes just before are still the same: likewise;
+ *  - otherwise -ESTALE, from then on.
+ */
+void reader_read(struct reader *r, struct read_op *op);
+/* Whoever asked does not want it any more; done() is not called. */
+void reader_cancel(struct reader *r, struct read_op *op);
+
+/*
+ * Before the name goes away: gets the whole rest of the file into the spool, so
+ * that it can be read until it is closed. done(ctx, 0 or an errno) once, perhaps at once.
+ */
+void reader_keep(struct reader *r, void (*done)(void *ctx, int err), void *ctx);

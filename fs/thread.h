@@ -1,0 +1,72 @@
+/*
+ * One thread of the mount: its tenant, the lease that the mount itself keeps
+ * while the thread is in use, and what is shared by all of its files.
+ * Loop thread only.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "fs.h"
+#include "transfer.h"
+
+struct node;
+struct jobs;
+
+struct thread {
+	struct fs *fs;
+	char id[65];
+	struct tenant *tenant;
+	unsigned refs;
+	bool known;        /* is listed: it was made, found or listed; not only looked for */
+	struct node *root; /* of its view, "threads/<id>"; not counted; NULL: nobody looked */
+	UT_hash_handle hh; /* fs->threads by id */
+
+	/* the mount's own lease */
+	bool own_lease;
+	ev_timer linger;
+
+	unsigned open_files;
+	/*
+	 * What is cached of the sandbox was true in this epoch; another number
+	 * voids it all (a command has run, the sandbox was another one).
+	 */
+	uint64_t epoch;
+	/* Counts our own changes: an answer that was asked for before one is not cached. */
+	uint64_t writes;
+
+	struct transfer *transfers; /* transfer.h */
+	struct jobs *jobs;          /* jobs.h; NULL: none yet */
+
+	int last_error; /* negative errno of the last failure that somebody should know of; 0 */
+	char *last_message;
+	double last_error_wall;
+};
+
+/*
+ * The record of a thread, made if there is none (nothing is started). -EINVAL:
+ * not an id. Counted: thread_unref().
+ */
+int thread_get(struct fs *fs, const char *id, struct thread **ret) MUST_CHECK;
+struct thread *thread_ref(struct thread *t);
+void thread_unref(struct thread *t); /* NULL is fine */
+/* The record if there is one, not counted. */
+struct thread *thread_find(struct fs *fs, const char *id);
+
+/* The thread is in use: the mount takes a lease of its own if it can, for `linger` from now. */
+void thread_touch(struct thread *t);
+/* Gives that lease up now. */
+void thread_let_go(struct thread *t);
+
+/*
+ * A lease of an open file or of a transfer that outlives one operation. The
+ * caller has one already by an operation that runs (so the sandbox is active); -EAGAIN if that is
+ * not so.
+ */
+int thread_lease(struct thread *t) MUST_CHECK;
+void thread_unlease(struct thread *t);
+
+/* Everything cached of the sandbox is void, in the kernel too. */
+void thread_void_caches(struct thread *t);
+/* Remembers a failure for status; logs it once. message may be NULL. */
+void thread_failed(struct thread *t, const char *what, int err, const char *message);
