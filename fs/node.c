@@ -1,0 +1,359 @@
+/*
+ * The inode table: nodes, their names, their counts. Knows nothing of requests
+ * and of the sandbox, but for what its attributes mean. Loop thread only.
+ */
+#include "node.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "clock.h"
+#include "listing.h"
+#include "stage.h"
+#include "thread.h"
+
+enum { FRESH_MS = 1000 };
+
+/* ---- names ---- */
+
+struct node *node_child(struct node *dir, const char *name)
+{
+	struct node *n = NULL;
+
+	HASH_FIND(by_name, dir->children, name, strlen(name), n);
+	return n;
+}
+
+static void add_name(struct node *n)
+{
+	HASH_ADD_KEYPTR(by_name, n->parent->children, n->name, strlen(n->name), n);
+}
+
+int node_new(struct node *dir, const char *name, enum node_kind kind, struct node **ret)
+{
+	struct node *n = calloc(1, sizeof(*n));
+
+	assert(!dir || !node_child(dir, name));
+	if (!n)
+		return -ENOMEM;
+	n->name = strdup(name);
+	if (!n->name) {
+		free(n);
+		return -ENOMEM;
+	}
+	n->kind = kind;
+	n->refs = 1;
+	if (dir) {
+		n->fs = dir->fs;
+		n->parent = node_ref(dir);
+		n->thread = dir->thread ? thread_ref(dir->thread) : NULL;
+		n->job = dir->job;
+		n->ino = ++n->fs->last_ino;
+		add_name(n);
+		HASH_ADD(by_ino, n->fs->nodes, ino, sizeof(n->ino), n);
+	}
+	*ret = n;
+	return 0;
+}
+
+int node_get_child(struct node *dir, const char *name, struct node **ret)
+{
+	struct node *n = node_child(dir, name);
+
+	if (!n)
+		return node_new(dir, name, NODE_SANDBOX, ret);
+	*ret = node_ref(n);
+	return 0;
+}
+
+int nodes_init(struct fs *fs, const struct ctl_dir *root)
+{
+	int r = node_new(NULL, "", NODE_CTL_DIR, &fs->root);
+
+	if (r < 0)
+		return r;
+	fs->root->fs = fs;
+	fs->root->ctl_dir = root;
+	fs->root->ino = fs->last_ino = FUSE_ROOT_ID;
+	HASH_ADD(by_ino, fs->nodes, ino, sizeof(fs->root->ino), fs->root);
+	return 0;
+}
+
+struct node *node_by_ino(struct fs *fs, fuse_ino_t ino)
+{
+	struct node *n = NULL;
+
+	HASH_FIND(by_ino, fs->nodes, &ino, sizeof(ino), n);
+	return n;
+}
+
+/* ---- counts ---- */
+
+static void void_listing(struct node *n)
+{
+	listing_unref(STEAL(n->listing));
+}
+
+static void free_node(struct node *n)
+{
+	struct node *dir = n->parent;
+
+	assert(!n->children && !n->stage);
+	HASH_DELETE(by_ino, n->fs->nodes, n);
+	if (dir)
+		HASH_DELETE(by_name, dir->children, n);
+	if (n->thread && n->thread->root == n)
+		n->thread->root = NULL;
+	void_listing(n);
+	thread_unref(n->thread);
+	free(n->name);
+	free(n);
+	node_unref(dir);
+}
+
+static void free_if_unused(struct node *n)
+{
+	if (n->refs == 0 && n->nlookup == 0)
+		free_node(n);
+}
+
+struct node *node_ref(struct node *n)
+{
+	n->refs++;
+	return n;
+}
+
+void node_unref(struct node *n)
+{
+	if (!n)
+		return;
+	assert(n->refs > 0);
+	n->refs--;
+	free_if_unused(n);
+}
+
+void node_looked_up(struct node *n)
+{
+	n->nlookup++;
+}
+
+void node_forget(struct node *n, uint64_t count)
+{
+	n->nlookup -= MIN(count, n->nlookup);
+	free_if_unused(n);
+}
+
+/* The kernel is gone, and so are its counts. */
+void nodes_release(struct fs *fs)
+{
+	struct node *n, *next;
+
+	if (!fs->root)
+		return;
+	/* A node's end may be its parent's: hold all, then let go. */
+	HASH_ITER (by_ino, fs->nodes, n, next)
+		node_ref(n);
+	HASH_ITER (by_ino, fs->nodes, n, next)
+		n->nlookup = 0;
+	HASH_ITER (by_ino, fs->nodes, n, next) {
+		if (n->parent)
+			node_detach(n);
+	}
+	HASH_ITER (by_ino, fs->nodes, n, next) {
+		if (n != fs->root)
+			node_unref(n);
+	}
+	node_unref(fs->root);        /* ours of above */
+	node_unref(STEAL(fs->root)); /* the table's */
+}
+
+/* ---- the tree ---- */
+
+void node_detach(struct node *n)
+{
+	struct node *dir = n->parent;
+
+	if (!dir)
+		return;
+	HASH_DELETE(by_name, dir->children, n);
+	n->parent = NULL;
+	if (n->thread && n->thread->root == n)
+		n->thread->root = NULL;
+	node_unref(dir);
+}
+
+int node_move(struct node *n, struct node *dir, const char *name)
+{
+	struct node *there = node_child(dir, name);
+	char *copy;
+
+	if (there == n)
+		return 0;
+	copy = strdup(name);
+	if (!copy)
+		return -ENOMEM;
+	if (there)
+		node_detach(node_ref(there));
+	node_ref(n);
+	node_ref(dir);
+	node_detach(n);
+	free(n->name);
+	n->name = copy;
+	n->parent = dir;
+	add_name(n);
+	node_unref(n);
+	node_unref(there);
+	return 0;
+}
+
+bool node_is_below(const struct node *n, const struct node *dir)
+{
+	for (; n; n = n->parent) {
+		if (n == dir)
+			return true;
+	}
+	return false;
+}
+
+int node_rel_path(const struct node *n, char **ret)
+{
+	size_t len = 0;
+	char *path, *p;
+
+	for (const struct node *i = n; i != i->thread->root; i = i->parent) {
+		if (!i->parent)
+			return -ESTALE;
+		len += strlen(i->name) + 1;
+		if (!i->parent->thread)
+			return -ESTALE; /* an old root of a thread that was made anew */
+	}
+	path = malloc(len + 1);
+	if (!path)
+		return -ENOMEM;
+	p = path + (len ? len - 1 : 0);
+	*p = '\0';
+	for (; n != n->thread->root; n = n->parent) {
+		size_t l = strlen(n->name);
+
+		p -= l;
+		memcpy(p, n->name, l);
+		if (p > path)
+			*--p = '/';
+	}
+	*ret = path;
+	return 0;
+}
+
+int node_path(const struct node *n, const char *name, struct sandbox *sb, char **ret)
+{
+	const char *root = sandbox_root(sb);
+	char *rel CLEANUP_FREE = NULL;
+	struct buf b = BUF_INIT(0);
+	int r = node_rel_path(n, &rel);
+
+	if (r < 0)
+		return r;
+	buf_puts(&b, strcmp(root, "/") == 0 ? "" : root);
+	if (rel[0]) {
+		buf_putc(&b, '/');
+		buf_puts(&b, rel);
+	}
+	if (name) {
+		buf_putc(&b, '/');
+		buf_puts(&b, name);
+	}
+	if (b.len == 0)
+		buf_putc(&b, '/');
+	if (b.error) {
+		r = b.error;
+		buf_release(&b);
+		return r;
+	}
+	*ret = b.data;
+	return 0;
+}
+
+/* ---- attributes ---- */
+
+bool node_is_fresh(const struct node *n)
+{
+	if (n->unborn)
+		return true;
+	return n->has_attr && n->attr_epoch == n->thread->epoch &&
+	       clock_ms() - n->attr_ms < FRESH_MS;
+}
+
+void node_set_attr(struct node *n, const struct attr *attr)
+{
+	n->attr = *attr;
+	n->has_attr = true;
+	n->attr_ms = clock_ms();
+	n->attr_epoch = n->thread->epoch;
+}
+
+void node_void_attr(struct node *n)
+{
+	n->attr_ms = INT64_MIN / 2;
+	void_listing(n);
+}
+
+bool attr_same_version(const struct attr *a, const struct attr *b)
+{
+	if (a->size != b->size || (a->mode & S_IFMT) != (b->mode & S_IFMT) ||
+	    a->mtime.tv_sec != b->mtime.tv_sec)
+		return false;
+	if (a->partial || b->partial)
+		return true;
+	return a->mtime.tv_nsec == b->mtime.tv_nsec && a->ino == b->ino && a->dev == b->dev &&
+	       a->ctime.tv_sec == b->ctime.tv_sec && a->ctime.tv_nsec == b->ctime.tv_nsec;
+}
+
+/*
+ * Two threads may have the same numbers on what looks like one device to the
+ * caller, so the thread is part of the number (splitmix64's finisher).
+ */
+static uint64_t mix(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15u;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return x ^ (x >> 31);
+}
+
+static uint64_t make_shown(const struct node *n)
+{
+	uint64_t x = 0;
+
+	if (!n->thread || !n->has_attr || n->attr.ino == 0)
+		return mix(n->ino) | 1;
+	for (const char *p = n->thread->id; *p; p++)
+		x = mix(x ^ (unsigned char)*p);
+	return mix(mix(x ^ n->attr.dev) ^ n->attr.ino) | 1;
+}
+
+void node_stat(struct node *n, struct stat *ret)
+{
+	const struct options *o = n->fs->opt;
+
+	if (n->shown == 0)
+		n->shown = make_shown(n);
+	*ret = (struct stat){
+		.st_ino = n->shown,
+		.st_mode = n->attr.mode,
+		.st_nlink = n->attr.nlink ?: (S_ISDIR(n->attr.mode) ? 2 : 1),
+		.st_uid = o->uid,
+		.st_gid = o->gid,
+		.st_size = (off_t)n->attr.size,
+		.st_blocks = (blkcnt_t)(n->attr.blocks ?: (n->attr.size + 511) / 512),
+		.st_blksize = 128 * 1024,
+		.st_mtim = n->attr.mtime,
+		.st_atim = n->attr.mtime,
+		.st_ctim = n->attr.ctime.tv_sec ? n->attr.ctime : n->attr.mtime,
+	};
+	if (n->stage)
+		stage_stat(n->stage, ret);
+	if (!n->parent && n != n->fs->root)
+		ret->st_nlink = 0;
+	ret->st_mode &= ~(o->umask & 07777);
+}

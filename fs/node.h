@@ -53,6 +53,7 @@ struct node {
 	struct stage *stage; /* content that is not (only) in the sandbox: stage.h */
 	bool unborn;         /* made here, not yet in the sandbox: its name comes with the upload */
 	struct attr kept;    /* the version whose pages the kernel may have; mode 0: none */
+	uint64_t shown;      /* the inode number that stat(2) shows; 0: not shown yet */
 
 	UT_hash_handle by_ino, by_name;
 };
@@ -97,6 +98,6 @@ void node_set_attr(struct node *n, const struct attr *attr);
 /* Ask next time. */
 void node_void_attr(struct node *n);
 /* What stat(2) shows: the attributes, with the stage's size and times where there is one. */
-void node_stat(const struct node *n, struct stat *ret);
+void node_stat(struct node *n, struct stat *ret);
 /* Whether two attributes are of one version of one file. */
 bool attr_same_version(const struct attr *a, const struct attr *b);

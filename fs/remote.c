@@ -1,0 +1,174 @@
+/*
+ * One operation on a thread's sandbox, with all that it takes to have one.
+ * Loop thread only.
+ */
+#include "remote.h"
+
+#include <errno.h>
+
+#include "thread.h"
+
+static void acquire(struct remote *r);
+
+int remote_errno(int err)
+{
+	switch (-err) {
+	case ECANCELED:
+		return EINTR;
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case ECONNABORTED:
+	case EHOSTUNREACH:
+	case EHOSTDOWN:
+	case ENETUNREACH:
+	case EPIPE:
+	case ESHUTDOWN:
+		return ENOTCONN;
+	case EKEYREJECTED:
+	case EPROTO:
+	case EBADMSG:
+	case EMSGSIZE:
+		return EIO;
+	default:
+		return -err;
+	}
+}
+
+/* Errors that speak of the sandbox as such, not of a file in it. */
+static bool is_grave(int err)
+{
+	switch (remote_errno(err)) {
+	case ENOTCONN:
+	case ETIMEDOUT:
+	case EIO:
+		return true;
+	default:
+		return err == -EKEYREJECTED;
+	}
+}
+
+static void finish(struct remote *r, int err, char *message)
+{
+	struct thread *t = r->thread;
+
+	t->fs->totals.remote++;
+	if (err < 0)
+		t->fs->totals.remote_failed++;
+	if (err < 0 && is_grave(err))
+		thread_failed(t, "the sandbox", err, message);
+	if (r->leased) {
+		thread_touch(t);
+		(void)tenant_release(t->tenant);
+	}
+	r->phase = REMOTE_IDLE;
+	r->call.message = message;
+	r->done(r, r->cancelled && err < 0 ? -ECANCELED : err);
+	/* r may be gone */
+	free(message);
+	thread_unref(t);
+}
+
+/* Nothing can have been done: it never got there. */
+static bool was_not_sent(int err)
+{
+	return err == -ECONNREFUSED || err == -ENOTCONN || err == -EHOSTUNREACH;
+}
+
+static void on_called(struct call *call)
+{
+	struct remote *r = call->ctx;
+	struct tenant *tenant = r->thread->tenant;
+	int err = call->error;
+	char *message = STEAL(call->message);
+	bool again = false;
+
+	call_release(call);
+	if (err < 0)
+		again = tenant_report(tenant, r->sb, err);
+	sandbox_put(STEAL(r->sb));
+	/* A time that is over is over. */
+	if (again && !r->retried && !r->cancelled && err != -ETIMEDOUT &&
+	    (!r->once || was_not_sent(err))) {
+		free(message);
+		r->retried = true;
+		r->leased = false;
+		r->thread->fs->totals.retried++;
+		/* The sandbox may be another one soon, with other files. */
+		thread_void_caches(r->thread);
+		/* Anew first, so that the count does not fall to nothing in between. */
+		acquire(r);
+		(void)tenant_release(tenant);
+		return;
+	}
+	finish(r, err, message);
+}
+
+/* With a lease. False: there is no sandbox to run on. */
+static bool run(struct remote *r)
+{
+	const struct options *opt = r->thread->fs->opt;
+
+	r->sb = tenant_sandbox(r->thread->tenant);
+	if (!r->sb)
+		return false;
+	r->leased = true;
+	r->phase = REMOTE_RUNS;
+	call_init(&r->call, r->timeout_ms == 0 ? opt->timeout_ms : MAX(r->timeout_ms, 0));
+	r->call.done = on_called;
+	r->call.ctx = r;
+	r->start(r, r->sb);
+	return true;
+}
+
+static void on_acquired(struct call *call)
+{
+	struct remote *r = call->ctx;
+	int err = call->error;
+	char *message = STEAL(call->message);
+
+	call_release(call);
+	if (err == 0) {
+		r->leased = true;
+		if (r->cancelled)
+			err = -ECANCELED;
+		else if (!run(r))
+			err = -ENOTCONN;
+	}
+	if (err < 0)
+		finish(r, err, message);
+	else
+		free(message);
+}
+
+static void acquire(struct remote *r)
+{
+	r->phase = REMOTE_ACQUIRES;
+	call_init(&r->errand.call, r->thread->fs->opt->start_timeout_ms);
+	r->errand.call.done = on_acquired;
+	r->errand.call.ctx = r;
+	tenant_acquire(r->thread->tenant, &r->errand);
+}
+
+void remote_begin(struct remote *r, struct thread *t,
+		  void (*start)(struct remote *r, struct sandbox *sb),
+		  void (*done)(struct remote *r, int err))
+{
+	r->thread = thread_ref(t);
+	r->start = start;
+	r->done = done;
+	r->leased = r->retried = r->cancelled = false;
+	if (tenant_try_acquire(t->tenant) == 0) {
+		if (run(r))
+			return;
+		(void)tenant_release(t->tenant);
+	}
+	acquire(r);
+}
+
+void remote_cancel(struct remote *r)
+{
+	if (r->phase == REMOTE_IDLE)
+		return;
+	r->cancelled = true;
+	call_cancel(r->phase == REMOTE_ACQUIRES ? &r->errand.call : &r->call);
+}

@@ -1,0 +1,154 @@
+/*
+ * The threads of the mount: records, the mount's own lease, what is cached of
+ * them as a whole. Loop thread only.
+ */
+#include "thread.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "ident.h"
+#include "jobs.h"
+#include "log.h"
+#include "node.h"
+
+/* ---- records ---- */
+
+static void on_linger(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	thread_let_go(w->data);
+}
+
+struct thread *thread_find(struct fs *fs, const char *id)
+{
+	struct thread *t = NULL;
+
+	HASH_FIND_STR(fs->threads, id, t);
+	return t;
+}
+
+int thread_get(struct fs *fs, const char *id, struct thread **ret)
+{
+	struct thread *t = thread_find(fs, id);
+	int r;
+
+	if (t) {
+		*ret = thread_ref(t);
+		return 0;
+	}
+	if (!ident_is_thread(id))
+		return -EINVAL;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	r = tenant_get(fs->provider, fs->opt->user, id, &t->tenant);
+	if (r < 0) {
+		free(t);
+		return r;
+	}
+	t->fs = fs;
+	t->refs = 1;
+	strcpy(t->id, id); /* it is an id: 64 at most */
+	ev_init(&t->linger, on_linger);
+	t->linger.data = t;
+	t->linger.repeat = (double)fs->opt->linger_ms / 1000;
+	HASH_ADD_STR(fs->threads, id, t);
+	*ret = t;
+	return 0;
+}
+
+struct thread *thread_ref(struct thread *t)
+{
+	t->refs++;
+	return t;
+}
+
+void thread_unref(struct thread *t)
+{
+	if (!t || --t->refs > 0)
+		return;
+	HASH_DEL(t->fs->threads, t);
+	jobs_free(t->jobs);
+	thread_let_go(t);
+	tenant_put(t->tenant);
+	free(t->last_message);
+	free(t);
+}
+
+/* ---- leases ---- */
+
+void thread_touch(struct thread *t)
+{
+	if (t->fs->opt->linger_ms <= 0 || t->fs->ending)
+		return;
+	if (!t->own_lease && tenant_try_acquire(t->tenant) == 0) {
+		/* Whoever lingers is to be found again. */
+		t->own_lease = true;
+		thread_ref(t);
+	}
+	if (t->own_lease)
+		ev_timer_again(t->fs->ev, &t->linger);
+}
+
+void thread_let_go(struct thread *t)
+{
+	if (!t->own_lease)
+		return;
+	ev_timer_stop(t->fs->ev, &t->linger);
+	t->own_lease = false;
+	(void)tenant_release(t->tenant);
+	thread_unref(t);
+}
+
+int thread_lease(struct thread *t)
+{
+	int r = tenant_try_acquire(t->tenant);
+
+	if (r == 0)
+		thread_ref(t);
+	return r;
+}
+
+void thread_unlease(struct thread *t)
+{
+	(void)tenant_release(t->tenant);
+	thread_unref(t);
+}
+
+/* ---- what is cached ---- */
+
+static void void_kernel(struct node *n)
+{
+	struct node *child, *next;
+
+	if (n->kind != NODE_SANDBOX)
+		return;
+	/* Attributes only: that waits for nobody, so it is allowed here. Pages
+	 * go when the new attributes differ. */
+	if (n->nlookup > 0)
+		fuse_lowlevel_notify_inval_inode(n->fs->se, n->ino, -1, 0);
+	HASH_ITER (by_name, n->children, child, next)
+		void_kernel(child);
+}
+
+void thread_void_caches(struct thread *t)
+{
+	t->epoch++;
+	if (t->root && t->fs->se && !t->fs->ending)
+		void_kernel(t->root);
+}
+
+void thread_failed(struct thread *t, const char *what, int err, const char *message)
+{
+	if (err != t->last_error)
+		log_warn("thread %s: %s: %s%s%s", t->id, what, strerrordesc_np(-err) ?: "error",
+			 message ? ": " : "", message ?: "");
+	free(t->last_message);
+	t->last_message = NULL;
+	if (asprintf(&t->last_message, "%s: %s", what, message ?: strerrordesc_np(-err) ?: "") < 0)
+		t->last_message = NULL;
+	t->last_error = err;
+	t->last_error_wall = clock_wall();
+}

@@ -1,0 +1,26 @@
+/*
+ * What one listing of a directory said: shared by open directories and by
+ * lookups that come right after it. Loop thread only.
+ */
+#pragma once
+
+#include <uthash.h>
+
+#include "entries.h"
+#include "node.h"
+
+struct listing {
+	unsigned refs;
+	struct entries entries; /* in the order of the answer */
+	uint32_t *order;        /* of the entries, by name */
+	int64_t made_ms;
+	uint64_t epoch;
+};
+
+/* Takes the entries over, also on failure. */
+int listing_new(struct entries *e, uint64_t epoch, struct listing **ret) MUST_CHECK;
+struct listing *listing_ref(struct listing *l);
+void listing_unref(struct listing *l); /* NULL is fine */
+/* NULL: the directory has no such name. */
+const struct entry *listing_find(const struct listing *l, const char *name);
+bool listing_is_fresh(const struct listing *l, const struct thread *t);
