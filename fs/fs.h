@@ -11,6 +11,7 @@
 #include "provider.h"
 
 struct fuse_session;
+struct session;
 struct node;
 struct thread;
 struct workers;
@@ -33,6 +34,7 @@ struct fs {
 	const char *backend;     /* its name */
 	struct workers *workers; /* for the host's disk */
 	struct fuse_session *se; /* NULL in tests, and once it ended */
+	struct session *session; /* how it is read; session.c */
 
 	struct node *root, *nodes; /* nodes by ino */
 	fuse_ino_t last_ino;

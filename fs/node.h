@@ -46,14 +46,16 @@ struct node {
 	bool has_attr;
 	int64_t attr_ms; /* when */
 	uint64_t attr_epoch;
+	bool glancing;           /* a thread's root: somebody asks already */
 	struct listing *listing; /* of a directory, as fresh as it says; or NULL */
 
 	/* open files */
-	unsigned opens;
-	struct stage *stage; /* content that is not (only) in the sandbox: stage.h */
-	bool unborn;         /* made here, not yet in the sandbox: its name comes with the upload */
-	struct attr kept;    /* the version whose pages the kernel may have; mode 0: none */
-	uint64_t shown;      /* the inode number that stat(2) shows; 0: not shown yet */
+	struct handle *handles; /* file.h */
+	unsigned writers;       /* of these */
+	struct stage *stage;    /* content that is not (only) in the sandbox: stage.h */
+	bool unborn;      /* made here, not yet in the sandbox: its name comes with the upload */
+	struct attr kept; /* the version whose pages the kernel may have; mode 0: none */
+	uint64_t shown;   /* the inode number that stat(2) shows; 0: not shown yet */
 
 	UT_hash_handle by_ino, by_name;
 };

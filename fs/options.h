@@ -41,6 +41,7 @@ struct options {
 	enum symlinks symlinks;
 
 	char *api_key, *bearer; /* secret: from the environment or a file */
+	char *api_key_file;     /* read by options_finish() */
 	char *cacert;
 	bool insecure;
 

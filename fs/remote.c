@@ -165,6 +165,21 @@ void remote_begin(struct remote *r, struct thread *t,
 	acquire(r);
 }
 
+static void do_fail(struct job *job)
+{
+	struct remote *r = CONTAINER_OF(job, struct remote, fail_job);
+
+	r->call.error = r->fail_error;
+	on_called(&r->call);
+}
+
+void remote_fail(struct remote *r, int err)
+{
+	r->fail_error = err;
+	r->fail_job.run = do_fail;
+	loop_post(r->thread->fs->loop, &r->fail_job);
+}
+
 void remote_cancel(struct remote *r)
 {
 	if (r->phase == REMOTE_IDLE)

@@ -32,12 +32,16 @@ struct remote {
 	struct sandbox *sb; /* counted, while the operation runs */
 	enum { REMOTE_IDLE, REMOTE_ACQUIRES, REMOTE_RUNS } phase;
 	bool leased, retried, cancelled;
+	struct job fail_job;
+	int fail_error;
 };
 
 /* r is zeroed but for the owner's settings. The thread is counted meanwhile. */
 void remote_begin(struct remote *r, struct thread *t,
 		  void (*start)(struct remote *r, struct sandbox *sb),
 		  void (*done)(struct remote *r, int err));
+/* In start(), in place of an operation: it ends with this error. */
+void remote_fail(struct remote *r, int err);
 /* done() comes soon, with -ECANCELED unless it ended otherwise. Harmless when idle. */
 void remote_cancel(struct remote *r);
 static inline bool remote_is_busy(const struct remote *r)

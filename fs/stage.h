@@ -75,10 +75,14 @@ void stage_stat(const struct stage *s, struct stat *st);
 void stage_orphan(struct stage *s);
 /*
  * Before the node (or a directory above it) gets another name: done(ctx) once
- * no upload to the old path is under way; those that only stream ahead of a writer are cancelled
- * and begin anew later. Perhaps at once. Uploads may begin again after it.
+ * no upload to the old path is under way; those that only stream ahead of a writer are
+ * cancelled and begin anew later. Perhaps at once. No upload begins until stage_resume(),
+ * which is harmless when it is not settled; settling counts: one resume for each.
  */
 void stage_settle(struct stage *s, void (*done)(void *ctx), void *ctx);
+void stage_resume(struct stage *s);
+/* Whether something of it is on its way to the sandbox or waits for its turn there. */
+bool stage_is_uploading(const struct stage *s);
 /* Before the name goes away: gets what is missing of the base, so that it can be read until
  * it is closed. done(ctx, 0 or an errno) once, perhaps at once. */
 void stage_keep(struct stage *s, void (*done)(void *ctx, int err), void *ctx);

@@ -11,6 +11,8 @@
  */
 #pragma once
 
+#include <sys/types.h>
+
 #include "loop.h"
 
 enum { SANDBOX_ID_LEN = 16 };
@@ -21,6 +23,7 @@ struct place {
 	char *url, *socket;  /* one of them */
 	char *root;          /* of the view; NULL: the usual one */
 	char *user, *thread; /* NULL: the backend cannot tell */
+	pid_t pid;           /* of its process on this machine; 0: none, or not known */
 };
 void place_release(struct place *p);
 #define CLEANUP_PLACE CLEANUP(place_release)

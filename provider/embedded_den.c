@@ -236,12 +236,24 @@ int den_write_who(const struct den *d, const char *user, const char *thread)
 	return r;
 }
 
+/* What `pid` says; 0: nothing. */
+static pid_t read_pid(const struct den *d)
+{
+	char text[32];
+	long pid = 0;
+
+	if (read_text(d, "pid", text, sizeof(text)) > 0)
+		pid = strtol(text, NULL, 10);
+	return pid > 1 && pid < INT32_MAX ? (pid_t)pid : 0;
+}
+
 int den_place(const struct den *d, struct place *ret)
 {
 	struct place p CLEANUP_PLACE = { 0 };
 	char text[WHO_MAX], *user = text, *thread, *end;
 
 	memcpy(p.id, d->id, sizeof(p.id));
+	p.pid = read_pid(d);
 	p.socket = strdup(d->sock);
 	if (!p.socket)
 		return -ENOMEM;
@@ -264,8 +276,6 @@ int den_find(const struct den *d, struct process *ret)
 {
 	int dir CLEANUP_FD = open_dir(d);
 	struct stat st;
-	char text[32];
-	long hint = 0;
 
 	if (dir < 0)
 		return dir;
@@ -274,10 +284,8 @@ int den_find(const struct den *d, struct process *ret)
 	/* Whoever holds the lock of another file is no sandbox, and not to be stopped. */
 	if (!is_plain(&st))
 		return -EPERM;
-	if (read_text(d, "pid", text, sizeof(text)) > 0)
-		hint = strtol(text, NULL, 10);
 	/* The file may be missing, or tell of an earlier one: the lock tells the truth. */
-	return process_find_holder(&st, hint > 1 && hint < INT32_MAX ? (pid_t)hint : 0, ret);
+	return process_find_holder(&st, read_pid(d), ret);
 }
 
 /* ---- removing ---- */

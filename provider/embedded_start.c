@@ -293,7 +293,7 @@ static bool adopt_child(struct task *t)
 
 static int set_place(struct task *t)
 {
-	struct place p CLEANUP_PLACE = { .socket = strdup(t->den.sock) };
+	struct place p CLEANUP_PLACE = { .socket = strdup(t->den.sock), .pid = t->process.pid };
 
 	memcpy(p.id, t->id, sizeof(p.id));
 	p.user = strdup(t->user);

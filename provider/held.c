@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "clock.h"
 #include "provider_i.h"
 
 bool held_collides(const struct tenant *t)
@@ -27,12 +28,31 @@ void held_set_ours(struct tenant *t, bool ours)
 	unlock(&t->provider->lock);
 }
 
+/* place is taken over. Those who look at the status may be reading the old one. */
+static void set_place(struct tenant *t, struct place place)
+{
+	struct place old;
+
+	lock(&t->provider->lock);
+	old = t->place;
+	t->place = place;
+	t->created_wall = place.id[0] ? clock_wall() : 0;
+	unlock(&t->provider->lock);
+	place_release(&old);
+}
+
 void held_take_place(struct tenant *t, struct backend_op *op, const char *id)
 {
-	place_release(&t->place);
-	t->place = op->place;
+	struct place place = op->place;
+
 	op->place = (struct place){ 0 };
-	memcpy(t->place.id, id, strlen(id) + 1);
+	memcpy(place.id, id, strlen(id) + 1);
+	set_place(t, place);
+}
+
+void held_drop_place(struct tenant *t)
+{
+	set_place(t, (struct place){ 0 });
 }
 
 void held_forget_place(struct tenant *t)
@@ -41,7 +61,7 @@ void held_forget_place(struct tenant *t)
 
 	if (t->place.id[0] && b->ops->forget)
 		b->ops->forget(b, t->place.id);
-	place_release(&t->place);
+	held_drop_place(t);
 	held_set_ours(t, false);
 }
 

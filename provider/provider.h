@@ -180,8 +180,17 @@ struct tenant_status {
 	int64_t since_ms;   /* in this state, by the provider's clock */
 	int64_t used_ms;    /* last activity */
 	unsigned starts;    /* sandboxes started or found so far */
+	unsigned restarts;  /* of these, because the one before was dead */
 	int last_error;     /* 0: none */
 	char *last_message; /* or NULL */
+	double error_wall;  /* when that was; 0: never */
+
+	/* the sandbox that there is now */
+	char *url;           /* "http://…" or "unix:/path/of/the/socket"; NULL: none */
+	pid_t pid;           /* of its process on this machine; 0: none, or not known */
+	double created_wall; /* when it was started or found; 0: none */
+	double used_wall;    /* last activity, of this one or those before; 0: never */
+	char dialect[8];     /* as sandbox_dialect(); "" too while nobody has a lease */
 };
 struct tenant_list {
 	struct tenant_status *items;

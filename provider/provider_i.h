@@ -55,20 +55,23 @@ struct tenant {
 	/* ---- guarded by provider.lock ---- */
 	unsigned refs; /* holders', and one while in flight */
 	int64_t since_ms;
-	unsigned starts;
-	bool ours; /* to stop; written on the loop's thread */
+	unsigned starts, restarts;
+	bool ours;           /* to stop; written on the loop's thread, as the next two */
+	struct place place;  /* where its sandbox is; id "" if it has none */
+	double created_wall; /* when we got it */
 	int last_error;
 	char *last_message;
+	double error_wall;
 	struct tenant *prev, *next; /* the list of its state */
 	UT_hash_handle by_key;
 
 	/* ---- loop thread only ---- */
 	enum flight flight;
 	struct errand *acquirers, *finders, *enders;
-	struct place place;   /* where its sandbox is; id "" if it has none */
 	UT_hash_handle by_id; /* provider.holders, while its id is in use */
 	bool holds_id;
 	bool unproven; /* adopted, and has not answered us yet */
+	bool bereaved; /* the one before was found dead */
 	unsigned failures;
 	int64_t retry_ms; /* FAILED: not before */
 	bool in_round;    /* the janitor waits for this flight */
@@ -196,6 +199,8 @@ void held_take_id(struct tenant *t);
 void held_set_ours(struct tenant *t, bool ours);
 /* From an answer. The id is what was asked for, whatever the backend says. */
 void held_take_place(struct tenant *t, struct backend_op *op, const char *id);
+/* It is not ours to know: the backend is told nothing. */
+void held_drop_place(struct tenant *t);
 /* Gives the place up, but not the id. */
 void held_forget_place(struct tenant *t);
 /* The end of having a sandbox. */

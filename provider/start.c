@@ -106,8 +106,9 @@ static void ready_over(struct tenant *t)
 	if (error == 0) {
 		lock(&t->provider->lock);
 		t->starts += !t->unproven; /* then it has been counted */
+		t->restarts += t->bereaved;
 		unlock(&t->provider->lock);
-		t->unproven = false;
+		t->unproven = t->bereaved = false;
 		chore_unlock(t);
 		chore_register(t);
 		tenant_install(t, STEAL(t->fresh));
@@ -333,7 +334,7 @@ static bool leave_to_owner(struct tenant *t)
 		return false;
 	if (!in_use && b->ops->forget)
 		b->ops->forget(b, t->place.id);
-	place_release(&t->place);
+	held_drop_place(t);
 	return true;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "clock.h"
 #include "ident.h"
 #include "paths.h"
 #include "provider_i.h"
@@ -19,6 +20,7 @@ void tenant_status_release(struct tenant_status *s)
 	free(s->user);
 	free(s->thread);
 	free(s->last_message);
+	free(s->url);
 	*s = (struct tenant_status){ 0 };
 }
 
@@ -30,25 +32,47 @@ void tenant_list_release(struct tenant_list *l)
 	*l = (struct tenant_list){ 0 };
 }
 
-static int fill_locked(struct provider *p UNUSED, struct tenant *t, struct tenant_status *s)
-	NEEDS(p->lock)
+/* NULL also if there is none. */
+static char *url_of(const struct place *place)
 {
+	char *url = NULL;
+
+	if (place->url)
+		return strdup(place->url);
+	if (!place->socket || asprintf(&url, "unix:%s", place->socket) < 0)
+		return NULL;
+	return url;
+}
+
+static int fill_locked(struct provider *p, struct tenant *t, struct tenant_status *s) NEEDS(p->lock)
+{
+	const bool has_place = t->place.url || t->place.socket;
+
 	*s = (struct tenant_status){
 		.user = strdup(t->user),
 		.thread = strdup(t->thread),
 		.ours = t->ours,
 		.since_ms = t->since_ms,
 		.starts = t->starts,
+		.restarts = t->restarts,
 		.last_error = t->last_error,
 		.last_message = t->last_message ? strdup(t->last_message) : NULL,
+		.error_wall = t->error_wall,
+		.url = url_of(&t->place),
+		.pid = t->place.pid,
+		.created_wall = t->created_wall,
 	};
 	memcpy(s->id, t->id, sizeof(s->id));
 	lock(&t->lock);
 	s->state = t->state;
 	s->leases = t->leases;
 	s->used_ms = t->used_ms;
+	if (t->sb)
+		snprintf(s->dialect, sizeof(s->dialect), "%s", sandbox_dialect(t->sb));
 	unlock(&t->lock);
-	if (s->user && s->thread)
+	if (t->starts > 0)
+		s->used_wall = clock_wall() - (double)(provider_now(p) - s->used_ms) / 1e3;
+	if (s->user && s->thread && (s->url || !has_place))
 		return 0;
 	tenant_status_release(s);
 	return -ENOMEM;

@@ -204,6 +204,9 @@ void stop_instead(struct tenant *t, enum stop_reason reason)
 {
 	t->flight = FLIGHT_STOP;
 	t->reason = reason;
+	/* What follows a dead one is a restart, also at the second try; a stopped one's is not. */
+	if (reason != STOP_UNREADY)
+		t->bereaved = reason == STOP_DEAD;
 	if (reason != STOP_ASKED || !forget(t, true))
 		go_on(t);
 }

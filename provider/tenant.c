@@ -8,6 +8,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "clock.h"
 #include "ident.h"
 #include "log.h"
 #include "provider_i.h"
@@ -163,11 +164,13 @@ const char *tenant_id(const struct tenant *t)
 void tenant_note(struct tenant *t, int error, const char *why)
 {
 	char *copy = why ? strdup(why) : NULL, *old;
+	double wall = clock_wall();
 
 	lock(&t->provider->lock);
 	old = t->last_message;
 	t->last_error = error;
 	t->last_message = copy;
+	t->error_wall = wall;
 	unlock(&t->provider->lock);
 	free(old);
 }

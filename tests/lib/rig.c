@@ -300,11 +300,11 @@ int rig_ping(struct tenant *t)
 
 static struct tenant_status look(struct tenant *t)
 {
-	struct tenant_status s;
+	struct tenant_status s, strings;
 
 	assert_int_equal(tenant_status(t, &s), 0);
-	tenant_status_release(&(struct tenant_status){
-		.user = s.user, .thread = s.thread, .last_message = s.last_message });
+	strings = s;
+	tenant_status_release(&strings);
 	return s;
 }
 

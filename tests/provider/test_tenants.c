@@ -427,6 +427,160 @@ static void test_threads_and_status_in_memory(void **state)
 	tenant_put(b);
 }
 
+/* ---- one sandbox ---- */
+
+static void get_status(struct tenant *t, struct tenant_status *s)
+{
+	assert_int_equal(tenant_status(t, s), 0);
+}
+
+static void assert_no_sandbox(struct tenant *t)
+{
+	struct tenant_status s;
+
+	get_status(t, &s);
+	assert_null(s.url);
+	assert_int_equal(s.pid, 0);
+	assert_true(s.created_wall == 0);
+	assert_string_equal(s.dialect, "");
+	tenant_status_release(&s);
+}
+
+/* Asks the sandbox what it is; from then on that is known. */
+static void probe(struct tenant *t)
+{
+	struct sandbox *sb = tenant_sandbox(t);
+	struct sandbox_info info;
+	struct call call;
+
+	assert_non_null(sb);
+	call_init(&call, LONG_MS);
+	sandbox_context(sb, &call, &info);
+	assert_int_equal(call_wait(&call), 0);
+	call_release(&call);
+	sandbox_info_release(&info);
+	sandbox_put(sb);
+}
+
+/* Where it is, whose process, since when; warm too, and nothing of it when it is gone. */
+static void test_status_tells_of_the_sandbox(void **state)
+{
+	struct rig *r = rig_start(state, NULL);
+	struct tenant *t = rig_tenant(r, "a");
+	const double before = clock_wall();
+	struct tenant_status s;
+	char url[512];
+
+	assert_no_sandbox(t);
+	get_status(t, &s);
+	assert_true(s.used_wall == 0);
+	tenant_status_release(&s);
+
+	assert_int_equal(rig_acquire(t), 0);
+	probe(t);
+	snprintf(url, sizeof(url), "unix:%s", rig_run_path(r, t, "sock"));
+	get_status(t, &s);
+	assert_string_equal(s.url, url);
+	assert_true(s.pid > 1);
+	assert_int_equal(s.pid, rig_pid(r, tenant_id(t)));
+	assert_true(s.created_wall >= before && s.created_wall <= clock_wall());
+	assert_string_equal(s.dialect, "aiod");
+	assert_int_equal(s.restarts, 0);
+	assert_true(s.error_wall == 0);
+	tenant_status_release(&s);
+
+	/* the last activity is as long ago as the provider's clock says */
+	fake_clock_add(&r->clock, 3600000);
+	get_status(t, &s);
+	assert_true(s.used_wall <= clock_wall() - 3599 && s.used_wall >= before - 3601);
+	tenant_status_release(&s);
+
+	assert_int_equal(tenant_release(t), 0);
+	get_status(t, &s);
+	assert_int_equal(s.state, TENANT_WARM);
+	assert_string_equal(s.url, url);
+	assert_true(s.pid > 1 && s.created_wall > 0);
+	assert_string_equal(s.dialect, "");
+	tenant_status_release(&s);
+
+	assert_int_equal(rig_destroy(t), 0);
+	assert_no_sandbox(t);
+	get_status(t, &s);
+	assert_true(s.used_wall > 0);
+	tenant_status_release(&s);
+	tenant_put(t);
+}
+
+/* One that was found is as well known as one that was made. */
+static void test_status_of_a_found_sandbox(void **state)
+{
+	struct rig *r = rig_start(state, NULL);
+	struct provider *peer = rig_peer(r, NULL);
+	struct tenant *t = rig_tenant(r, "a"), *theirs = rig_tenant_of(peer, "u", "a");
+	struct tenant_status s, ours;
+
+	assert_int_equal(rig_acquire(t), 0);
+	assert_int_equal(rig_find(theirs), 0);
+	get_status(t, &ours);
+	get_status(theirs, &s);
+	assert_string_equal(s.url, ours.url);
+	assert_int_equal(s.pid, ours.pid);
+	assert_true(s.created_wall > 0);
+	tenant_status_release(&s);
+	tenant_status_release(&ours);
+	assert_int_equal(tenant_release(t), 0);
+	tenant_put(theirs);
+	provider_free(peer);
+	tenant_put(t);
+}
+
+/* What takes the place of a dead one counts; what follows one that was stopped does not. */
+static void test_status_counts_restarts(void **state)
+{
+	struct rig *r = rig_start(state, NULL);
+	struct tenant *t = rig_tenant(r, "a");
+	const double before = clock_wall();
+	struct tenant_status s;
+	pid_t pid;
+
+	assert_int_equal(rig_acquire(t), 0);
+	assert_int_equal(rig_destroy(t), 0);
+	assert_int_equal(rig_acquire(t), 0);
+	get_status(t, &s);
+	assert_int_equal(s.starts, 2);
+	assert_int_equal(s.restarts, 0);
+	pid = s.pid;
+	tenant_status_release(&s);
+
+	for (unsigned i = 1; i <= 2; i++) {
+		rig_kill(r, t);
+		assert_true(rig_ping(t) < 0);
+		/* the first try fails: it is a restart all the same when it succeeds */
+		if (i == 2) {
+			FAULTY_ORDER(r->faults, ASK_CREATE, .fault = FAULT_FAIL, .error = -EIO);
+			assert_int_equal(rig_acquire(t), -EIO);
+			fake_clock_add(&r->clock, LONG_MS);
+		}
+		assert_int_equal(rig_acquire(t), 0);
+		get_status(t, &s);
+		assert_int_equal(s.restarts, i);
+		assert_int_equal(s.starts, 2 + i);
+		assert_int_not_equal(s.pid, pid);
+		assert_int_equal(s.pid, rig_pid(r, tenant_id(t)));
+		assert_int_equal(s.last_error, i == 1 ? -ENOTCONN : -EIO);
+		assert_true(s.error_wall >= before && s.error_wall <= clock_wall());
+		tenant_status_release(&s);
+	}
+	assert_int_equal(rig_destroy(t), 0);
+	assert_int_equal(rig_acquire(t), 0);
+	get_status(t, &s);
+	assert_int_equal(s.restarts, 2);
+	tenant_status_release(&s);
+	while (rig_leases(t) > 0)
+		assert_int_equal(tenant_release(t), 0);
+	tenant_put(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -441,6 +595,9 @@ int main(void)
 		RIG_TEST(test_forget_fails_if_it_cannot_be_stopped),
 		RIG_TEST(test_threads_of_a_user),
 		RIG_TEST(test_threads_and_status_in_memory),
+		RIG_TEST(test_status_tells_of_the_sandbox),
+		RIG_TEST(test_status_of_a_found_sandbox),
+		RIG_TEST(test_status_counts_restarts),
 	};
 
 	return RIG_RUN(tests);

@@ -1,0 +1,385 @@
+/*
+ * Looking names up, attributes of what is in a sandbox and changing them,
+ * links, and what there is of room. Loop thread only.
+ */
+#include "ops.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "clock.h"
+#include "entry.h"
+#include "file.h"
+#include "stage.h"
+#include "symlink.h"
+
+/* ---- lookup ---- */
+
+void sandbox_op_lookup(fuse_req_t req, struct node *dir, const char *name)
+{
+	struct fs *fs = dir->fs;
+	struct node *n;
+	struct task *t;
+	int r = entry_known(dir, name, &n);
+
+	if (r != -EAGAIN) {
+		struct parked p;
+
+		parked_init(&p, fs, req, NULL);
+		if (r < 0) {
+			parked_err(&p, r);
+			return;
+		}
+		entry_reply(&p, n);
+		node_unref(n);
+		return;
+	}
+	t = task_new(fs, req, dir);
+	if (t && task_name(t, &t->name, name))
+		task_begin(t, task_lstat, entry_done);
+}
+
+/* ---- getattr ---- */
+
+static void reply_attr(struct parked *p, struct node *n)
+{
+	struct stat st;
+
+	node_stat(n, &st);
+	parked_attr(p, &st, ATTR_SECONDS);
+}
+
+static void got_attr(struct task *t, int err)
+{
+	struct node *n = t->node;
+	bool other = err == 0 && n->has_attr && !n->stage &&
+		     ((n->attr.mode & S_IFMT) != (t->attr.mode & S_IFMT) ||
+		      (n->attr.ino && t->attr.ino && n->attr.ino != t->attr.ino));
+
+	if (err == -ENOENT || err == -ENOTDIR || other) {
+		/* Whoever has it open still has the file that he opened. */
+		err = n->handles && n->has_attr ? 0 : -ESTALE;
+	} else if (err == 0 && !n->stage) {
+		node_set_attr(n, &t->attr);
+		if (!task_is_current(t))
+			node_void_attr(n);
+	}
+	if (err < 0)
+		parked_err(&t->parked, err);
+	else
+		reply_attr(&t->parked, n);
+}
+
+/*
+ * A thread's own directory is answered from memory, so that looking at threads/
+ * never waits for a sandbox; the truth is fetched for the next time.
+ */
+struct glance {
+	struct remote remote;
+	struct attr attr;
+	struct node *node;
+};
+
+static void glance_start(struct remote *r, struct sandbox *sb)
+{
+	struct glance *g = CONTAINER_OF(r, struct glance, remote);
+
+	sandbox_lstat(sb, &r->call, sandbox_root(sb), &g->attr);
+}
+
+static void glance_done(struct remote *r, int err)
+{
+	struct glance *g = CONTAINER_OF(r, struct glance, remote);
+
+	if (err == 0)
+		node_set_attr(g->node, &g->attr);
+	g->node->glancing = false;
+	node_unref(g->node);
+	free(g);
+}
+
+static void glance(struct node *n)
+{
+	struct glance *g;
+	struct tenant *tenant = n->thread->tenant;
+
+	if (n->glancing || node_is_fresh(n) || n->fs->ending || tenant_try_acquire(tenant) < 0)
+		return;
+	g = calloc(1, sizeof(*g));
+	if (g) {
+		g->node = node_ref(n);
+		n->glancing = true;
+		remote_begin(&g->remote, n->thread, glance_start, glance_done);
+	}
+	(void)tenant_release(tenant);
+}
+
+void sandbox_op_getattr(fuse_req_t req, struct node *n)
+{
+	struct parked p;
+	struct task *t;
+
+	if (n == n->thread->root)
+		glance(n);
+	if (n == n->thread->root || n->stage || !n->parent || node_is_fresh(n)) {
+		parked_init(&p, n->fs, req, NULL);
+		if (n->has_attr)
+			reply_attr(&p, n);
+		else
+			parked_err(&p, -ESTALE);
+		return;
+	}
+	t = task_new(n->fs, req, n);
+	if (t)
+		task_begin(t, task_lstat, got_attr);
+}
+
+/* ---- setattr: one thing after the other ---- */
+
+static void set_next(struct task *t, int err);
+
+static void start_chmod(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+
+	if (path)
+		sandbox_chmod(sb, &r->call, path, t->mode);
+}
+
+static void start_truncate(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+
+	if (path)
+		sandbox_truncate(sb, &r->call, path, t->length);
+}
+
+static void start_utimens(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+
+	if (path)
+		sandbox_utimens(sb, &r->call, path, t->times);
+}
+
+/* Whether the content is ours to change now: it is being written, or will be by this handle. */
+static int set_size(struct task *t, bool *ret_done)
+{
+	struct node *n = t->node;
+	int r = 0;
+
+	if (!n->stage && t->priv)
+		r = file_stage(n, false);
+	if (r < 0)
+		return r;
+	*ret_done = n->stage != NULL;
+	return n->stage ? stage_truncate(n->stage, t->length) : 0;
+}
+
+static void set_next(struct task *t, int err)
+{
+	struct node *n = t->node;
+	bool done = false;
+
+	if (err < 0) {
+		node_void_attr(n);
+		parked_err(&t->parked, err == -ENOENT ? -ESTALE : err);
+		return;
+	}
+	t->changes = true;
+	if (t->to_set & FUSE_SET_ATTR_SIZE) {
+		t->to_set &= ~FUSE_SET_ATTR_SIZE;
+		err = set_size(t, &done);
+		if (err < 0) {
+			parked_err(&t->parked, err);
+			return;
+		}
+		if (!done) {
+			task_begin(t, start_truncate, set_next);
+			return;
+		}
+	}
+	if (t->to_set & FUSE_SET_ATTR_MODE) {
+		t->to_set &= ~FUSE_SET_ATTR_MODE;
+		if (n->stage)
+			stage_set_attr(n->stage, (int)t->mode, NULL);
+		if (!n->unborn && n->parent) {
+			task_begin(t, start_chmod, set_next);
+			return;
+		}
+	}
+	if (t->to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)) {
+		bool mtime = t->to_set & FUSE_SET_ATTR_MTIME;
+
+		t->to_set &= ~(FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME);
+		if (n->stage && mtime)
+			stage_set_attr(n->stage, -1, &t->times[1]);
+		if (!n->unborn && n->parent && (!n->stage || stage_is_clean(n->stage))) {
+			task_begin(t, start_utimens, set_next);
+			return;
+		}
+	}
+	t->changes = false;
+	if (n->stage || !n->parent) {
+		reply_attr(&t->parked, n);
+		return;
+	}
+	task_begin(t, task_lstat, got_attr);
+}
+
+static struct timespec time_to_set(const struct stat *st, int to_set, int set, int now,
+				   const struct timespec *ts)
+{
+	(void)st;
+	if (to_set & now)
+		return (struct timespec){ .tv_nsec = UTIME_NOW };
+	if (to_set & set)
+		return *ts;
+	return (struct timespec){ .tv_nsec = UTIME_OMIT };
+}
+
+void sandbox_op_setattr(fuse_req_t req, struct node *n, const struct stat *st, int to_set,
+			struct handle *h)
+{
+	const struct options *opt = n->fs->opt;
+	struct task *t = task_new(n->fs, req, n);
+
+	if (!t)
+		return;
+	if (((to_set & FUSE_SET_ATTR_UID) && st->st_uid != opt->uid) ||
+	    ((to_set & FUSE_SET_ATTR_GID) && st->st_gid != opt->gid)) {
+		task_end(t, -EPERM);
+		return;
+	}
+	t->to_set = to_set & (FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_ATIME |
+			      FUSE_SET_ATTR_MTIME);
+	t->mode = st->st_mode & 07777;
+	t->length = (uint64_t)st->st_size;
+	t->times[0] =
+		time_to_set(st, to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, &st->st_atim);
+	t->times[1] =
+		time_to_set(st, to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, &st->st_mtim);
+	/* Only a hint that there is a writer; it lives as long as its open file. */
+	t->priv = h && h->writes ? h : NULL;
+	if (n->stage && (to_set & FUSE_SET_ATTR_MTIME_NOW))
+		clock_gettime(CLOCK_REALTIME, &t->times[1]);
+	if (!t->to_set && (n == n->thread->root || !n->parent || node_is_fresh(n))) {
+		reply_attr(&t->parked, n);
+		task_drop(t);
+		return;
+	}
+	set_next(t, 0);
+	if (!t->parked.req)
+		task_drop(t);
+}
+
+/* ---- readlink ---- */
+
+static void start_readlink(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+
+	if (!path)
+		return;
+	free(t->name2);
+	t->name2 = strdup(sandbox_root(sb));
+	if (t->name2)
+		sandbox_readlink(sb, &r->call, path, &t->target);
+	else
+		remote_fail(r, -ENOMEM);
+}
+
+static void got_target(struct task *t, int err)
+{
+	const struct fs *fs = t->fs;
+	char *rel CLEANUP_FREE = NULL, *shown CLEANUP_FREE = NULL;
+
+	if (err == 0 && fs->opt->symlinks == SYMLINKS_RAW) {
+		parked_readlink(&t->parked, t->target);
+		return;
+	}
+	if (err == 0 && t->node->parent)
+		err = node_rel_path(t->node->parent, &rel);
+	if (err == 0)
+		err = rel ? symlink_contain(t->name2, rel, t->target, &shown) : -ESTALE;
+	if (err == -EPERM)
+		t->fs->totals.links_refused++;
+	if (err < 0)
+		parked_err(&t->parked, err == -ENOENT ? -ESTALE : err);
+	else
+		parked_readlink(&t->parked, shown);
+}
+
+void sandbox_op_readlink(fuse_req_t req, struct node *n)
+{
+	struct task *t = task_new(n->fs, req, n);
+
+	if (t)
+		task_begin(t, start_readlink, got_target);
+}
+
+/* ---- statfs ---- */
+
+static void reply_statfs(struct parked *p, const struct fs_stat *s)
+{
+	struct statvfs st = {
+		.f_bsize = s->block_size,
+		.f_frsize = s->block_size,
+		.f_blocks = s->blocks,
+		.f_bfree = s->free,
+		.f_bavail = s->available,
+		.f_files = s->files,
+		.f_ffree = s->files_free,
+		.f_favail = s->files_free,
+		.f_namemax = MIN(s->name_max, (uint64_t)NAME_BYTES_MAX),
+	};
+
+	parked_statfs(p, &st);
+}
+
+static void start_statfs(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+
+	if (path)
+		sandbox_statfs(sb, &r->call, path, &t->fs_stat);
+}
+
+static void got_statfs(struct task *t, int err)
+{
+	if (err < 0)
+		parked_err(&t->parked, err);
+	else
+		reply_statfs(&t->parked, &t->fs_stat);
+}
+
+void op_statfs(fuse_req_t req, struct fs *fs, struct node *n)
+{
+	struct fs_stat none = { .block_size = 4096, .name_max = NAME_BYTES_MAX };
+	struct parked p;
+	struct task *t;
+	struct tenant_status s;
+	bool cold = true;
+
+	/* df of the mount, or of a thread whose sandbox is not up, starts nothing. */
+	if (n && n->thread && n->kind == NODE_SANDBOX &&
+	    tenant_status(n->thread->tenant, &s) == 0) {
+		cold = s.state != TENANT_ACTIVE && s.state != TENANT_WARM;
+		tenant_status_release(&s);
+	}
+	if (cold) {
+		parked_init(&p, fs, req, NULL);
+		reply_statfs(&p, &none);
+		return;
+	}
+	if (!n->parent && n->thread->root)
+		n = n->thread->root; /* of a file without a name: of its thread */
+	t = task_new(fs, req, n);
+	if (t)
+		task_begin(t, start_statfs, got_statfs);
+}

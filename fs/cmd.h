@@ -1,0 +1,35 @@
+/*
+ * The commands of the program, one file each (cmd_NAME.c); main.c has read their
+ * arguments. Each returns the exit status: 0, or 1 after one line on standard error (cmd_exec:
+ * the status of the command that it ran).
+ */
+#pragma once
+
+#include "options.h"
+
+enum { EXIT_USAGE = 2 };
+
+/* "threadfs: …" and a newline on standard error. Returns 1. */
+int cmd_fail(const char *fmt, ...) PRINTF_LIKE(1, 2);
+
+/* Mounts; returns when the mount answers or, in the foreground, when it has ended. */
+int cmd_mount(struct options *o);
+
+/* lazy: out of sight now, gone when nobody uses it any more. */
+int cmd_unmount(const char *mountpoint, bool lazy);
+
+/* Without a path: every mount of this user. */
+int cmd_status(const char *path, bool json);
+
+struct exec_args {
+	char **env;       /* NAME=VALUE…, NULL */
+	const char *dir;  /* of -d; NULL: none */
+	const char *path; /* in a thread */
+	char **argv;      /* at least one, NULL */
+};
+int cmd_exec(const struct exec_args *a);
+
+/* The page of a command, or of the program for NULL. False: there is no such command. */
+bool help_page(const char *command, struct buf *to);
+/* The command whose name is nearest to this; NULL: none is near. */
+const char *help_nearest(const char *command);

@@ -1,0 +1,187 @@
+/*
+ * threadfs mount: checks, detaches, and stays until it is told to end. The main
+ * thread only waits; everything happens on the loop.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "cmd.h"
+#include "io.h"
+#include "log.h"
+#include "mount.h"
+#include "mounts.h"
+
+/* ---- before ---- */
+
+static int check_mountpoint(const struct options *o, struct buf *why)
+{
+	struct stat st;
+
+	if (stat(o->mountpoint, &st) < 0) {
+		int r = -errno;
+
+		if (r == -ENOTCONN)
+			buf_printf(
+				why,
+				"%s is a mount whose program is gone: threadfs unmount %s frees it",
+				o->mountpoint, o->mountpoint);
+		else
+			buf_printf(why, "the mountpoint %s: %s", o->mountpoint,
+				   strerrordesc_np(-r));
+		return r;
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		buf_printf(why, "the mountpoint %s is not a directory", o->mountpoint);
+		return -ENOTDIR;
+	}
+	if (mounts_is_ours(o->mountpoint)) {
+		buf_printf(why, "%s is busy: threadfs is already mounted there", o->mountpoint);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+static int fail(struct buf *why, int r)
+{
+	fprintf(stderr, "threadfs: %s\n", why->len ? why->data : strerrordesc_np(-r));
+	return 1;
+}
+
+/* ---- detaching: before any thread is started ---- */
+
+/* The parent's end: waits for the word of the child. */
+static int wait_for(int fd, pid_t pid)
+{
+	struct buf said CLEANUP_BUF = BUF_INIT(64 * KIB);
+	char piece[512];
+	ssize_t n;
+
+	while ((n = read(fd, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR)) {
+		if (n > 0)
+			buf_append(&said, piece, (size_t)n);
+	}
+	if (said.len == 1 && said.data[0] == '\n')
+		return 0;
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	fprintf(stderr, "threadfs: %s\n", said.len ? said.data : "the daemon died at its start");
+	return 1;
+}
+
+static int open_log(const struct options *o, struct buf *why)
+{
+	int fd = open(o->log ?: "/dev/null", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		buf_printf(why, "cannot open the log %s: %s", o->log, strerrordesc_np(errno));
+	return fd < 0 ? -errno : fd;
+}
+
+static void take_stdio(int log_fd)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		close(null);
+	}
+	dup2(log_fd, STDERR_FILENO);
+}
+
+/* ---- staying ---- */
+
+static int stay(struct mount *m, int signals)
+{
+	struct pollfd fds[] = {
+		{ .fd = signals, .events = POLLIN },
+		{ .fd = mount_fd(m), .events = POLLIN },
+	};
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			break;
+		if (fds[1].revents)
+			break; /* unmounted */
+		if (fds[0].revents & POLLIN) {
+			struct signalfd_siginfo si;
+
+			if (read(signals, &si, sizeof(si)) != sizeof(si))
+				continue;
+			if (si.ssi_signo == SIGHUP)
+				continue; /* a terminal that closes; there is nothing to reload */
+			log_info("ending: %s", strsignal((int)si.ssi_signo));
+			break;
+		}
+	}
+	return mount_stop(m) < 0 ? 1 : 0;
+}
+
+/* tell: where the parent reads; -1 in the foreground. */
+static int run(const struct options *o, int tell, int log_fd)
+{
+	struct buf why CLEANUP_BUF = BUF_INIT(0);
+	struct mount *m;
+	sigset_t set;
+	int signals, r;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signals = signalfd(-1, &set, SFD_CLOEXEC);
+	log_set_name("threadfs");
+	log_set_level(o->debug ? LOG_DEBUG : LOG_INFO);
+	umask(0077);
+	r = mount_start(o, &m, &why);
+	if (r < 0) {
+		if (tell < 0)
+			return fail(&why, r);
+		(void)!write(tell, why.data, why.len);
+		return 1;
+	}
+	if (tell >= 0) {
+		take_stdio(log_fd);
+		(void)!write(tell, "\n", 1);
+		close(tell);
+	}
+	return stay(m, signals);
+}
+
+int cmd_mount(struct options *o)
+{
+	struct buf why CLEANUP_BUF = BUF_INIT(0);
+	int r = check_mountpoint(o, &why), fds[2], log_fd;
+	pid_t pid;
+
+	if (r < 0)
+		return fail(&why, r);
+	log_fd = open_log(o, &why);
+	if (log_fd < 0)
+		return fail(&why, log_fd);
+	if (o->foreground) {
+		if (o->log)
+			dup2(log_fd, STDERR_FILENO);
+		close(log_fd);
+		return run(o, -1, -1);
+	}
+	if (pipe2(fds, O_CLOEXEC) < 0 || (pid = fork()) < 0)
+		return fail(&why, -errno);
+	if (pid > 0) {
+		close(fds[1]);
+		return wait_for(fds[0], pid);
+	}
+	close(fds[0]);
+	setsid();
+	(void)!chdir("/");
+	return run(o, fds[1], log_fd);
+}

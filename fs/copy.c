@@ -1,0 +1,96 @@
+/*
+ * copy_file_range(2) inside one sandbox, without the bytes coming here. Where
+ * that cannot be done the kernel copies by reading and writing. Loop thread only.
+ */
+#include <errno.h>
+
+#include "entry.h"
+#include "file.h"
+#include "ops.h"
+#include "stage.h"
+
+static void start_copy(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *from CLEANUP_FREE = task_path(t, t->other, NULL, sb);
+	char *to CLEANUP_FREE = from ? task_path(t, t->node, NULL, sb) : NULL;
+
+	if (to)
+		sandbox_copy_range(sb, &r->call, from, t->offset, to, t->offset2, t->length,
+				   &t->copied);
+}
+
+static void looked(struct task *t, int err)
+{
+	struct handle *h;
+
+	if (err == 0) {
+		node_set_attr(t->node, &t->attr);
+		for (h = t->node->handles; h; h = h->next)
+			h->reader_old = true;
+	}
+	if (err < 0)
+		parked_err(&t->parked, err);
+	else
+		parked_write(&t->parked, t->copied);
+}
+
+static void copied(struct task *t, int err)
+{
+	node_void_attr(t->node);
+	if (err < 0) {
+		parked_err(&t->parked, err);
+		return;
+	}
+	t->changes = false;
+	task_begin(t, task_lstat, looked);
+}
+
+static void is_born(void *ctx, int err)
+{
+	struct task *t = ctx;
+	struct node *n = t->node;
+
+	file_resume(n);
+	if (!task_goes_on(t))
+		return;
+	/* What is in the sandbox is all there is: its stage would only be in the way. */
+	if (err == 0 && n->stage) {
+		if (stage_is_clean(n->stage))
+			stage_free(n->stage);
+		else
+			err = -EOPNOTSUPP;
+	}
+	if (err < 0) {
+		task_end(t, err);
+		return;
+	}
+	t->changes = true;
+	task_begin(t, start_copy, copied);
+}
+
+void sandbox_op_copy(fuse_req_t req, struct handle *from, uint64_t from_offset, struct handle *to,
+		     uint64_t to_offset, uint64_t len, int flags)
+{
+	struct task *t = task_new(to->node->fs, req, to->node);
+
+	if (!t)
+		return;
+	if (flags != 0 || !to->writes || from->node->thread != to->node->thread) {
+		task_end(t, flags ? -EINVAL : to->writes ? -EXDEV : -EBADF);
+		return;
+	}
+	/* Only what both sides have in the sandbox can be copied there. */
+	if (from->node == to->node || from->node->stage || !from->node->parent ||
+	    !to->node->parent ||
+	    (to->node->stage &&
+	     (!to->node->unborn || stage_size(to->node->stage) > 0 || to->reading > 0))) {
+		task_end(t, -EOPNOTSUPP);
+		return;
+	}
+	t->other = node_ref(from->node);
+	t->offset = from_offset;
+	t->offset2 = to_offset;
+	t->length = len;
+	file_settle(to->node, true, is_born, t);
+}

@@ -1,0 +1,432 @@
+/*
+ * Open directories of all kinds. What one shows is fixed when it is opened (or
+ * rewound): one listing of the sandbox, the known threads, or our own tables.
+ * Loop thread only.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "entry.h"
+#include "jobs.h"
+#include "listing.h"
+#include "ops.h"
+#include "stage.h"
+
+/* A directory of a sandbox has a listing; besides there may be names of our own. */
+struct dir {
+	struct node *node; /* counted */
+	struct listing *listing;
+	char **names; /* of ours */
+	size_t count, cap;
+	bool was_read; /* from its start: the next time is a rewind */
+};
+
+static void free_names(struct dir *d)
+{
+	for (size_t i = 0; i < d->count; i++)
+		free(d->names[i]);
+	free(d->names);
+	d->names = NULL;
+	d->count = d->cap = 0;
+}
+
+static void dir_free(struct dir *d)
+{
+	if (!d)
+		return;
+	free_names(d);
+	listing_unref(d->listing);
+	node_unref(d->node);
+	free(d);
+}
+
+static int add_name(struct dir *d, const char *name)
+{
+	char *copy = strdup(name);
+
+	if (copy && d->count == d->cap) {
+		size_t cap = d->cap ? d->cap * 2 : 16;
+		char **more = reallocarray(d->names, cap, sizeof(*more));
+
+		if (more) {
+			d->names = more;
+			d->cap = cap;
+		}
+	}
+	if (!copy || d->count == d->cap) {
+		free(copy);
+		return -ENOMEM;
+	}
+	d->names[d->count++] = copy;
+	return 0;
+}
+
+/* ---- what there is ---- */
+
+static bool is_thread_root(const struct node *n)
+{
+	return n->kind == NODE_SANDBOX && n->thread->root == n;
+}
+
+/* Files that are open here and not yet in the sandbox, and .ctl if it is to be seen. */
+static int fill_sandbox(struct dir *d, struct listing *l)
+{
+	struct node *child, *next;
+	int r = 0;
+
+	listing_unref(d->listing);
+	d->listing = listing_ref(l);
+	free_names(d);
+	HASH_ITER (by_name, d->node->children, child, next) {
+		if (r == 0 && child->unborn && !listing_find(l, child->name))
+			r = add_name(d, child->name);
+	}
+	if (r == 0 && is_thread_root(d->node) && d->node->fs->opt->ctl_visible)
+		r = add_name(d, ".ctl");
+	return r;
+}
+
+static int fill_ctl(struct dir *d)
+{
+	const struct ctl_dir *c = d->node->ctl_dir;
+	int r = 0;
+
+	free_names(d);
+	for (size_t i = 0; r == 0 && c->dirs && c->dirs[i]; i++) {
+		if (strcmp(c->dirs[i]->name, ".ctl") != 0 || d->node->fs->opt->ctl_visible)
+			r = add_name(d, c->dirs[i]->name);
+	}
+	for (size_t i = 0; r == 0 && c->files && c->files[i]; i++)
+		r = add_name(d, c->files[i]->name);
+	if (r == 0 && c->is_jobs) {
+		unsigned *numbers = NULL;
+		size_t count = 0;
+		char text[16];
+
+		r = jobs_numbers(d->node->thread, &numbers, &count);
+		for (size_t i = 0; r == 0 && i < count; i++) {
+			snprintf(text, sizeof(text), "%u", numbers[i]);
+			r = add_name(d, text);
+		}
+		free(numbers);
+	}
+	return r;
+}
+
+/* ---- having it ---- */
+
+/* Somebody waits until the directory is filled: for its opening, or its rewinding. */
+struct filling {
+	struct task *task;
+	struct dir *dir;
+	struct fuse_file_info fi;
+	bool opens, plus;
+	size_t size;
+};
+
+static void answer_readdir(struct parked *p, struct dir *d, size_t size, off_t offset, bool plus);
+
+static void filled(struct filling *f, struct parked *p, int err)
+{
+	struct dir *d = f->dir;
+
+	if (err < 0) {
+		parked_err(p, err);
+		if (f->opens)
+			dir_free(d);
+	} else if (f->opens) {
+		f->fi.fh = (uint64_t)(uintptr_t)d;
+		if (!parked_open(p, &f->fi))
+			dir_free(d);
+	} else {
+		answer_readdir(p, d, f->size, 0, f->plus);
+	}
+	free(f);
+}
+
+static void start_list(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+
+	entries_release(&t->entries);
+	if (path)
+		sandbox_list(sb, &r->call, path, 1, &t->entries);
+}
+
+static void listed(struct task *t, int err)
+{
+	struct filling *f = t->priv;
+	struct node *n = t->node;
+	struct listing *l;
+
+	if (err == 0) {
+		t->fs->totals.names_dropped += t->entries.dropped;
+		err = listing_new(&t->entries, n->thread->epoch, &l);
+	} else if (err == -ENOENT && n != n->thread->root) {
+		err = -ESTALE;
+	}
+	if (err == 0) {
+		if (task_is_current(t)) {
+			listing_unref(n->listing);
+			n->listing = listing_ref(l);
+		}
+		err = fill_sandbox(f->dir, l);
+		listing_unref(l);
+	}
+	filled(f, &t->parked, err);
+}
+
+static void threads_listed(void *ctx, int err, char **names, size_t count)
+{
+	struct filling *f = ctx;
+	struct task *t = f->task;
+
+	if (!t->parked.req) {
+		/* He did not wait, and may have closed it by now. */
+		if (f->opens)
+			dir_free(f->dir);
+		free(f);
+		task_drop(t);
+		return;
+	}
+	free_names(f->dir);
+	for (size_t i = 0; err == 0 && i < count; i++)
+		err = add_name(f->dir, names[i]);
+	filled(f, &t->parked, err);
+	task_drop(t);
+}
+
+static void fill(struct filling *f, fuse_req_t req)
+{
+	struct node *n = f->dir->node;
+	struct task *t = task_new(n->fs, req, n);
+
+	if (!t) {
+		if (f->opens)
+			dir_free(f->dir);
+		free(f);
+		return;
+	}
+	f->task = t;
+	t->priv = f;
+	if (n->kind == NODE_CTL_DIR && n->ctl_dir->is_threads) {
+		threads_list(n->fs, threads_listed, f);
+	} else if (n->kind == NODE_CTL_DIR) {
+		filled(f, &t->parked, fill_ctl(f->dir));
+		task_drop(t);
+	} else if (n->listing && listing_is_fresh(n->listing, n->thread)) {
+		filled(f, &t->parked, fill_sandbox(f->dir, n->listing));
+		task_drop(t);
+	} else {
+		task_begin(t, start_list, listed);
+	}
+}
+
+void op_opendir(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
+{
+	struct filling *f = calloc(1, sizeof(*f));
+	struct dir *d = calloc(1, sizeof(*d));
+
+	if (!f || !d) {
+		free(f);
+		free(d);
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	d->node = node_ref(n);
+	f->dir = d;
+	f->fi = *fi;
+	f->opens = true;
+	fill(f, req);
+}
+
+void op_releasedir(fuse_req_t req, struct fs *fs, struct fuse_file_info *fi)
+{
+	struct parked p;
+
+	parked_init(&p, fs, req, NULL);
+	dir_free((struct dir *)(uintptr_t)fi->fh);
+	parked_err(&p, 0);
+}
+
+/* ---- readdir ---- */
+
+/* An answer under construction. Offsets: 1 and 2 for the dots, then listing, then names. */
+struct page {
+	fuse_req_t req;
+	char *bytes;
+	size_t len, size;
+	bool plus;
+	struct node **counted; /* what the kernel counts with this answer */
+	size_t count, cap;
+};
+
+static bool add_counted(struct page *g, struct node *n)
+{
+	if (g->count == g->cap) {
+		size_t cap = g->cap ? g->cap * 2 : 64;
+		struct node **more = reallocarray(g->counted, cap, sizeof(struct node *));
+
+		if (!more)
+			return false;
+		g->counted = more;
+		g->cap = cap;
+	}
+	g->counted[g->count++] = n;
+	return true;
+}
+
+static bool add_plain(struct page *g, const char *name, mode_t mode, uint64_t ino, off_t next)
+{
+	struct fuse_entry_param e = { .attr = { .st_ino = ino ?: 1, .st_mode = mode } };
+	size_t room = g->size - g->len, need;
+
+	need = g->plus ? fuse_add_direntry_plus(g->req, g->bytes + g->len, room, name, &e, next)
+		       : fuse_add_direntry(g->req, g->bytes + g->len, room, name, &e.attr, next);
+	if (need > room)
+		return false;
+	g->len += need;
+	return true;
+}
+
+/* With a node that the kernel gets to know. */
+static bool add_node(struct page *g, const char *name, struct node *n, off_t next)
+{
+	struct fuse_entry_param e;
+	size_t room = g->size - g->len, need;
+
+	if (n->kind == NODE_SANDBOX) {
+		entry_fill(n, &e);
+	} else {
+		e = (struct fuse_entry_param){ .ino = n->ino };
+		ctl_stat(n, &e.attr);
+	}
+	need = fuse_add_direntry_plus(g->req, g->bytes + g->len, room, name, &e, next);
+	if (need > room || !add_counted(g, n))
+		return false;
+	node_looked_up(n);
+	g->len += need;
+	return true;
+}
+
+static int child_node(struct dir *d, const char *name, struct node **ret)
+{
+	struct node *n = node_child(d->node, name);
+
+	if (d->node->kind == NODE_CTL_DIR && d->node->ctl_dir->is_threads) {
+		struct thread *t;
+		int r = thread_get(d->node->fs, name, &t);
+
+		if (r < 0)
+			return r;
+		t->known = true;
+		r = threads_node(d->node, t, ret);
+		thread_unref(t);
+		return r;
+	}
+	if (d->node->kind == NODE_CTL_DIR || strcmp(name, ".ctl") == 0)
+		return ctl_child(d->node, name, ret);
+	if (!n)
+		return -ENOENT;
+	*ret = node_ref(n);
+	return 0;
+}
+
+/* One name of ours. Returns false when the page is full; what is gone is left out. */
+static bool add_own(struct page *g, struct dir *d, const char *name, off_t next)
+{
+	struct node *n;
+	bool added;
+
+	if (child_node(d, name, &n) < 0)
+		return true;
+	if (g->plus)
+		added = add_node(g, name, n, next);
+	else
+		added = add_plain(g, name,
+				  n->kind == NODE_CTL_FILE               ? S_IFREG
+				  : n->kind == NODE_SANDBOX && n->unborn ? S_IFREG
+									 : S_IFDIR,
+				  n->shown, next);
+	node_unref(n);
+	return added;
+}
+
+static bool add_listed(struct page *g, struct dir *d, const struct entry *e, off_t next)
+{
+	struct node *n;
+	bool added;
+
+	if (S_ISLNK(e->attr.mode) && d->node->fs->opt->symlinks == SYMLINKS_DENY)
+		return true;
+	if (is_thread_root(d->node) && strcmp(e->name, ".ctl") == 0)
+		return true; /* ours hides it */
+	if (!g->plus)
+		return add_plain(g, e->name, e->attr.mode, e->attr.ino, next);
+	/* Only what was just listed is news. */
+	if (entry_adopt(d->node, e->name, &e->attr, d->node->listing == d->listing, &n) < 0)
+		return true;
+	added = add_node(g, e->name, n, next);
+	node_unref(n);
+	return added;
+}
+
+static bool add_at(struct page *g, struct dir *d, size_t i)
+{
+	size_t listed_count = d->listing ? d->listing->entries.n : 0;
+	off_t next = (off_t)i + 1;
+
+	if (i < 2)
+		return add_plain(g, i == 0 ? "." : "..", S_IFDIR, d->node->ino, next);
+	i -= 2;
+	if (i < listed_count)
+		return add_listed(g, d, &d->listing->entries.v[i], next);
+	return add_own(g, d, d->names[i - listed_count], next);
+}
+
+static void answer_readdir(struct parked *p, struct dir *d, size_t size, off_t offset, bool plus)
+{
+	struct page g = { .req = p->req, .size = size, .plus = plus };
+	size_t total = 2 + (d->listing ? d->listing->entries.n : 0) + d->count;
+
+	g.bytes = malloc(size);
+	if (!g.bytes) {
+		parked_err(p, -ENOMEM);
+		return;
+	}
+	if (offset == 0)
+		d->was_read = true;
+	for (size_t i = (size_t)offset; i < total && add_at(&g, d, i); i++)
+		;
+	if (!parked_buf(p, g.bytes, g.len)) {
+		for (size_t i = 0; i < g.count; i++)
+			node_forget(g.counted[i], 1);
+	}
+	free(g.counted);
+	free(g.bytes);
+}
+
+void op_readdir(fuse_req_t req, struct node *n, size_t size, off_t offset,
+		struct fuse_file_info *fi, bool plus)
+{
+	struct dir *d = (struct dir *)(uintptr_t)fi->fh;
+	struct filling *f;
+	struct parked p;
+
+	if (offset != 0 || !d->was_read) {
+		parked_init(&p, n->fs, req, NULL);
+		answer_readdir(&p, d, size, offset, plus);
+		return;
+	}
+	/* rewinddir(3) shows what is there by now. */
+	f = calloc(1, sizeof(*f));
+	if (!f) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	*f = (struct filling){ .dir = d, .size = size, .plus = plus };
+	fill(f, req);
+}

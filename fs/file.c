@@ -1,0 +1,653 @@
+/*
+ * Open files of sandboxes. Reading and writing themselves are done elsewhere;
+ * this decides by whom, and answers. Loop thread only.
+ */
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "clock.h"
+#include "entry.h"
+#include "log.h"
+#include "ops.h"
+#include "reader.h"
+#include "stage.h"
+
+/* ---- handles ---- */
+
+/* With a lease for it, which becomes the handle's. */
+static struct handle *handle_new(struct node *n, int flags)
+{
+	struct handle *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	h->node = node_ref(n);
+	h->flags = flags;
+	h->writes = (flags & O_ACCMODE) != O_RDONLY;
+	h->appends = h->writes && (flags & O_APPEND);
+	DL_APPEND(n->handles, h);
+	if (h->writes)
+		n->writers++;
+	n->thread->open_files++;
+	n->fs->totals.open_files++;
+	return h;
+}
+
+/* The stage has done its work when nobody writes any more and all is in the sandbox. */
+static void drop_stage(struct node *n)
+{
+	struct handle *h;
+
+	if (!n->stage || n->writers > 0)
+		return;
+	if (!n->handles) {
+		if (stage_is_clean(n->stage))
+			stage_free(n->stage);
+		else
+			stage_abandon(n->stage);
+		return;
+	}
+	/* An unlinked one is all that its readers have. */
+	if (!stage_is_clean(n->stage) || !n->parent)
+		return;
+	DL_FOREACH (n->handles, h) {
+		if (h->reading > 0)
+			return;
+	}
+	stage_free(n->stage);
+	DL_FOREACH (n->handles, h)
+		h->reader_old = true;
+}
+
+static void handle_free(struct handle *h)
+{
+	struct node *n = h->node;
+	struct thread *t = n->thread;
+
+	reader_free(h->reader);
+	DL_DELETE(n->handles, h);
+	if (h->writes)
+		n->writers--;
+	t->open_files--;
+	t->fs->totals.open_files--;
+	drop_stage(n);
+	thread_touch(t);
+	thread_unlease(t);
+	node_unref(n);
+	free(h);
+}
+
+int file_stage(struct node *n, bool appends)
+{
+	struct handle *h;
+	int r;
+
+	if (n->stage)
+		return 0;
+	r = stage_new(n, appends ? STAGE_APPEND : 0, -1, &n->stage);
+	if (r < 0)
+		return r;
+	DL_FOREACH (n->handles, h)
+		h->reader_old = true;
+	return 0;
+}
+
+/* ---- open ---- */
+
+static int begin_writing(struct node *n, int flags)
+{
+	int r;
+
+	if (!(flags & O_TRUNC) || (flags & O_ACCMODE) == O_RDONLY)
+		return 0;
+	if (n->stage)
+		return stage_truncate(n->stage, 0);
+	r = stage_new(n, STAGE_EMPTY, -1, &n->stage);
+	return r;
+}
+
+/* The sandbox is up, the attributes are fresh. Returns 0 or an errno; the answer is given then. */
+static int finish_open(struct parked *p, struct node *n, int flags)
+{
+	struct fuse_file_info fi = { .flags = flags };
+	struct handle *h;
+	int r;
+
+	if (S_ISDIR(n->attr.mode))
+		return -EISDIR;
+	if (!S_ISREG(n->attr.mode))
+		return -ENXIO; /* no devices, sockets or pipes through here */
+	r = thread_lease(n->thread);
+	if (r < 0)
+		return r == -EAGAIN ? -ENOTCONN : r;
+	r = begin_writing(n, flags);
+	if (r < 0) {
+		thread_unlease(n->thread);
+		return r;
+	}
+	h = handle_new(n, flags);
+	if (!h) {
+		thread_unlease(n->thread);
+		return -ENOMEM;
+	}
+	if (!n->stage && !h->writes && n->attr.size > 0)
+		r = reader_new(n, &n->attr, &h->reader);
+	fi.fh = (uint64_t)(uintptr_t)h;
+	fi.noflush = !h->writes;
+	fi.keep_cache = !n->stage && n->kept.mode && attr_same_version(&n->kept, &n->attr);
+	if (n->stage)
+		n->kept.mode = 0;
+	else
+		n->kept = n->attr;
+	if (r < 0) {
+		handle_free(h);
+		return r;
+	}
+	if (!parked_open(p, &fi))
+		handle_free(h);
+	return 0;
+}
+
+static void opened(struct task *t, int err)
+{
+	struct node *n = t->node;
+
+	if (err == -ENOENT || err == -ENOTDIR)
+		err = -ESTALE; /* look the name up again */
+	if (err == 0 && n->has_attr && n->attr.ino && t->attr.ino && n->attr.ino != t->attr.ino &&
+	    !n->stage)
+		err = -ESTALE;
+	if (err == 0) {
+		if (!n->stage)
+			node_set_attr(n, &t->attr);
+		err = finish_open(&t->parked, n, (int)t->flags);
+	}
+	if (err < 0)
+		parked_err(&t->parked, err);
+}
+
+/* Is it up? Whoever is not in the sandbox yet asks for the thread's root. */
+static void start_open(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+
+	if (t->node->unborn || !t->node->parent)
+		sandbox_lstat(sb, &r->call, sandbox_root(sb), &t->attr);
+	else
+		task_lstat(r, sb);
+}
+
+static void reopened(struct task *t, int err)
+{
+	if (err == 0)
+		err = finish_open(&t->parked, t->node, (int)t->flags);
+	if (err < 0)
+		parked_err(&t->parked, err);
+}
+
+void sandbox_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
+{
+	struct parked p;
+	struct task *t;
+	bool local = n->stage || !n->parent;
+
+	if (local || node_is_fresh(n)) {
+		int r = tenant_try_acquire(n->thread->tenant);
+
+		if (r == 0) {
+			parked_init(&p, n->fs, req, NULL);
+			r = finish_open(&p, n, fi->flags);
+			if (r < 0)
+				parked_err(&p, r);
+			thread_touch(n->thread);
+			(void)tenant_release(n->thread->tenant);
+			return;
+		}
+	}
+	t = task_new(n->fs, req, n);
+	if (!t)
+		return;
+	t->flags = (unsigned)fi->flags;
+	task_begin(t, start_open, local ? reopened : opened);
+}
+
+/* ---- create ---- */
+
+static int finish_create(struct parked *p, struct node *dir, const char *name, mode_t mode,
+			 int flags)
+{
+	struct fuse_file_info fi = { .flags = flags };
+	struct fuse_entry_param e;
+	struct node *n = node_child(dir, name);
+	struct handle *h = NULL;
+	struct attr attr = { .mode = S_IFREG | (mode & 07777), .nlink = 1 };
+	bool made = false;
+	int r;
+
+	/* The kernel found no such name; what we remember is older, unless it is being written. */
+	if (n && !n->stage) {
+		node_detach(n);
+		n = NULL;
+	}
+	if (n && (flags & O_EXCL))
+		return -EEXIST;
+	r = thread_lease(dir->thread);
+	if (r < 0)
+		return r == -EAGAIN ? -ENOTCONN : r;
+	r = node_get_child(dir, name, &n);
+	if (r < 0) {
+		thread_unlease(dir->thread);
+		return r;
+	}
+	if (!n->stage) {
+		clock_gettime(CLOCK_REALTIME, &attr.mtime);
+		attr.ctime = attr.mtime;
+		node_set_attr(n, &attr);
+		r = stage_new(n, STAGE_EMPTY | (flags & O_EXCL ? STAGE_EXCL : 0),
+			      (int)(mode & 07777), &n->stage);
+		made = n->unborn = r == 0;
+	} else if (flags & O_TRUNC) {
+		r = stage_truncate(n->stage, 0);
+	}
+	if (r == 0) {
+		h = handle_new(n, flags);
+		r = h ? 0 : -ENOMEM;
+	}
+	if (r < 0) {
+		if (made) {
+			stage_orphan(n->stage);
+			stage_free(n->stage);
+		}
+		thread_unlease(dir->thread);
+		node_unref(n);
+		return r;
+	}
+	fi.fh = (uint64_t)(uintptr_t)h;
+	entry_fill(n, &e);
+	node_looked_up(n);
+	entry_void_dir(dir);
+	if (!parked_create(p, &e, &fi)) {
+		handle_free(h);
+		node_forget(n, 1);
+	}
+	node_unref(n);
+	return 0;
+}
+
+static void created(struct task *t, int err)
+{
+	if (err == 0)
+		err = finish_create(&t->parked, t->node, t->name2, t->mode, (int)t->flags);
+	if (err < 0)
+		parked_err(&t->parked, err);
+}
+
+void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_t mode,
+		       struct fuse_file_info *fi)
+{
+	struct parked p;
+	struct task *t;
+
+	if (tenant_try_acquire(dir->thread->tenant) == 0) {
+		int r;
+
+		parked_init(&p, dir->fs, req, NULL);
+		r = finish_create(&p, dir, name, mode, fi->flags);
+		if (r < 0)
+			parked_err(&p, r);
+		thread_touch(dir->thread);
+		(void)tenant_release(dir->thread->tenant);
+		return;
+	}
+	t = task_new(dir->fs, req, dir);
+	if (!t || !task_name(t, &t->name2, name))
+		return;
+	t->mode = mode;
+	t->flags = (unsigned)fi->flags;
+	/* The directory itself, to have the sandbox up. */
+	t->name = NULL;
+	task_begin(t, task_lstat, created);
+}
+
+/* ---- read ---- */
+
+struct reading {
+	struct parked parked;
+	struct read_op op;
+	struct handle *handle;
+	bool staged; /* asked of the stage, not of the reader */
+};
+
+static void read_done(struct read_op *op, int err, const struct iovec *iov, int count)
+{
+	struct reading *rd = CONTAINER_OF(op, struct reading, op);
+	struct fs *fs = rd->parked.fs;
+
+	rd->handle->reading--;
+	if (err < 0) {
+		parked_err(&rd->parked, err);
+	} else {
+		for (int i = 0; i < count; i++)
+			fs->totals.bytes_read += iov[i].iov_len;
+		parked_iov(&rd->parked, iov, count);
+	}
+	free(rd);
+}
+
+static void read_interrupted(struct parked *p)
+{
+	struct reading *rd = CONTAINER_OF(p, struct reading, parked);
+	struct handle *h = rd->handle;
+
+	if (rd->staged)
+		stage_cancel(h->node->stage, &rd->op);
+	else
+		reader_cancel(h->reader, &rd->op);
+	h->reading--;
+	parked_err(p, -EINTR);
+	free(rd);
+}
+
+void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t offset)
+{
+	struct node *n = h->node;
+	struct reading *rd = calloc(1, sizeof(*rd));
+	int r = 0;
+
+	if (!rd) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	rd->handle = h;
+	rd->op = (struct read_op){ .offset = offset, .size = size, .done = read_done };
+	rd->staged = n->stage != NULL;
+	parked_init(&rd->parked, n->fs, req, read_interrupted);
+	if (!rd->staged) {
+		if (h->reader && h->reader_old && h->reading == 0)
+			reader_free(STEAL(h->reader));
+		if (!h->reader) {
+			h->reader_old = false;
+			r = reader_new(n, &n->attr, &h->reader);
+		}
+	}
+	if (r < 0) {
+		parked_err(&rd->parked, r);
+		free(rd);
+		return;
+	}
+	h->reading++;
+	if (rd->staged)
+		stage_read(n->stage, &rd->op);
+	else
+		reader_read(h->reader, &rd->op);
+}
+
+/* ---- write ---- */
+
+void sandbox_op_write(fuse_req_t req, struct handle *h, const char *bytes, size_t len,
+		      uint64_t offset)
+{
+	struct node *n = h->node;
+	struct parked p;
+	int r;
+
+	parked_init(&p, n->fs, req, NULL);
+	r = h->writes ? file_stage(n, h->appends) : -EBADF;
+	if (r == 0)
+		r = stage_write(n->stage, offset, bytes, len, h->appends);
+	if (r < 0) {
+		parked_err(&p, r);
+		return;
+	}
+	n->fs->totals.bytes_written += len;
+	parked_write(&p, len);
+}
+
+void sandbox_op_fallocate(fuse_req_t req, struct handle *h, int mode, uint64_t offset, uint64_t len)
+{
+	struct node *n = h->node;
+	struct parked p;
+	int r;
+
+	parked_init(&p, n->fs, req, NULL);
+	if (mode & ~FALLOC_FL_KEEP_SIZE)
+		r = -EOPNOTSUPP;
+	else
+		r = h->writes ? file_stage(n, false) : -EBADF;
+	/* Whether there is room is known when it is uploaded. */
+	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE) && offset + len > stage_size(n->stage))
+		r = stage_truncate(n->stage, offset + len);
+	parked_err(&p, r);
+}
+
+/* ---- flush: close(2) and fsync(2) ---- */
+
+struct flushing {
+	struct parked parked;
+	struct flush_op op;
+	struct node *node; /* counted */
+};
+
+static void flush_end(struct flushing *f, int err)
+{
+	struct node *n = f->node;
+
+	parked_err(&f->parked, err);
+	free(f);
+	drop_stage(n);
+	node_unref(n);
+}
+
+static void flush_done(struct flush_op *op, int err)
+{
+	flush_end(CONTAINER_OF(op, struct flushing, op), err);
+}
+
+static void flush_interrupted(struct parked *p)
+{
+	struct flushing *f = CONTAINER_OF(p, struct flushing, parked);
+
+	if (f->node->stage)
+		stage_flush_cancel(f->node->stage, &f->op);
+	flush_end(f, -EINTR);
+}
+
+void sandbox_op_flush(fuse_req_t req, struct handle *h)
+{
+	struct node *n = h->node;
+	struct flushing *f;
+
+	if (!h->writes || !n->stage) {
+		struct parked p;
+
+		parked_init(&p, n->fs, req, NULL);
+		parked_err(&p, 0);
+		return;
+	}
+	f = calloc(1, sizeof(*f));
+	if (!f) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	f->node = node_ref(n);
+	f->op.done = flush_done;
+	parked_init(&f->parked, n->fs, req, flush_interrupted);
+	stage_flush(n->stage, &f->op);
+}
+
+void sandbox_op_release(fuse_req_t req, struct handle *h)
+{
+	struct parked p;
+
+	/* The kernel has answered or given up all of its reads. */
+	parked_init(&p, h->node->fs, req, NULL);
+	handle_free(h);
+	parked_err(&p, 0);
+}
+
+/* ---- before a name goes or changes ---- */
+
+struct keeping {
+	unsigned waits;
+	struct node *node; /* counted */
+	void (*done)(void *ctx);
+	void *ctx;
+};
+
+static void kept(void *ctx, int err)
+{
+	struct keeping *k = ctx;
+
+	if (err < 0)
+		log_warn("thread %s: a file that is open was removed and cannot be read on: %s",
+			 k->node->thread->id, strerrordesc_np(-err) ?: "error");
+	if (--k->waits > 0)
+		return;
+	k->done(k->ctx);
+	node_unref(k->node);
+	free(k);
+}
+
+void file_keep(struct node *n, void (*done)(void *ctx), void *ctx)
+{
+	struct keeping *k;
+	struct handle *h;
+
+	if (!n->handles) {
+		done(ctx);
+		return;
+	}
+	k = calloc(1, sizeof(*k));
+	if (!k) {
+		done(ctx);
+		return;
+	}
+	*k = (struct keeping){ .waits = 1, .node = node_ref(n), .done = done, .ctx = ctx };
+	if (n->stage) {
+		k->waits++;
+		stage_keep(n->stage, kept, k);
+	} else {
+		DL_FOREACH (n->handles, h) {
+			if (!h->reader || (h->reader_old && h->reading == 0)) {
+				reader_free(STEAL(h->reader));
+				h->reader_old = false;
+				if (reader_new(n, &n->attr, &h->reader) < 0)
+					continue;
+			}
+			k->waits++;
+			reader_keep(h->reader, kept, k);
+		}
+	}
+	kept(k, 0);
+}
+
+void file_gone(struct node *n)
+{
+	node_ref(n);
+	if (n->stage)
+		stage_orphan(n->stage);
+	n->unborn = false;
+	node_detach(n);
+	drop_stage(n);
+	node_unref(n);
+}
+
+struct settling {
+	unsigned waits;
+	int err;
+	struct flush_op flush;
+	struct node *node; /* counted */
+	void (*done)(void *ctx, int err);
+	void *ctx;
+};
+
+static void settle_one(struct settling *s, int err)
+{
+	if (err < 0)
+		s->err = err;
+	if (--s->waits > 0)
+		return;
+	s->done(s->ctx, s->err);
+	node_unref(s->node);
+	free(s);
+}
+
+static void settled(void *ctx)
+{
+	settle_one(ctx, 0);
+}
+
+static void born(struct flush_op *op, int err)
+{
+	struct settling *s = CONTAINER_OF(op, struct settling, flush);
+
+	settle_one(s, err);
+}
+
+static void settle_below(struct settling *s, struct node *n)
+{
+	struct node *child, *next;
+
+	if (n->stage) {
+		s->waits++;
+		stage_settle(n->stage, settled, s);
+	}
+	HASH_ITER (by_name, n->children, child, next)
+		settle_below(s, child);
+}
+
+void file_settle(struct node *n, bool be_born, void (*done)(void *ctx, int err), void *ctx)
+{
+	struct settling *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		done(ctx, -ENOMEM);
+		return;
+	}
+	*s = (struct settling){
+		.waits = 1, .flush.done = born, .node = node_ref(n), .done = done, .ctx = ctx
+	};
+	if (be_born && n->stage && n->unborn) {
+		s->waits++;
+		stage_flush(n->stage, &s->flush);
+	} else {
+		settle_below(s, n);
+	}
+	settle_one(s, 0);
+}
+
+void file_resume(struct node *n)
+{
+	struct node *child, *next;
+
+	if (n->stage)
+		stage_resume(n->stage);
+	HASH_ITER (by_name, n->children, child, next)
+		file_resume(child);
+}
+
+unsigned file_unfinished(struct fs *fs)
+{
+	struct node *n, *next;
+	unsigned count = 0;
+
+	HASH_ITER (by_ino, fs->nodes, n, next) {
+		if (n->stage && !stage_is_clean(n->stage))
+			count++;
+	}
+	return count;
+}
+
+void file_end(struct node *n)
+{
+	if (n->stage)
+		stage_orphan(n->stage);
+	while (n->handles)
+		handle_free(n->handles);
+	if (n->stage)
+		stage_free(n->stage);
+}

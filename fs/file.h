@@ -1,0 +1,42 @@
+/*
+ * Open files of sandboxes: who has what open, and whether its bytes come from
+ * the sandbox (reader.h) or from what is being written here (stage.h).
+ * Loop thread only.
+ */
+#pragma once
+
+#include "node.h"
+
+struct reader;
+
+struct handle {
+	struct node *node; /* counted */
+	int flags;         /* of open(2) */
+	bool writes, appends;
+	struct reader *reader; /* NULL: not needed yet */
+	unsigned reading;      /* reads that wait for it */
+	bool reader_old; /* the file was written here since: to be replaced when nobody waits */
+	struct handle *prev, *next; /* node->handles */
+};
+
+/* Makes n->stage for somebody who writes (only appends, if so). 0 if there is one. */
+int file_stage(struct node *n, bool appends) MUST_CHECK;
+/*
+ * Before the name of n goes away: what is open stays readable. done(ctx) once,
+ * perhaps at once; what could not be had is logged, and lost for its readers.
+ */
+void file_keep(struct node *n, void (*done)(void *ctx), void *ctx);
+/* The name is gone. Detaches the node; what is staged belongs nowhere. */
+void file_gone(struct node *n);
+/*
+ * Before n, or what is below it, gets another path: no upload is on its way
+ * there. done(ctx, err) once, perhaps at once.
+ * With `born`, a file that is not in the sandbox yet is there afterwards (or err says why not).
+ */
+/* Until file_resume() nothing of it is uploaded. */
+void file_settle(struct node *n, bool born, void (*done)(void *ctx, int err), void *ctx);
+void file_resume(struct node *n);
+/* The end of the mount: closes all that is open of it, whatever is not confirmed. */
+void file_end(struct node *n);
+/* For the end of the mount: whether something is still to be uploaded. */
+unsigned file_unfinished(struct fs *fs);

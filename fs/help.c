@@ -1,0 +1,125 @@
+/* What the program says of itself, a page per command. Pure. */
+#include <string.h>
+
+#include "cmd.h"
+#include "suggest.h"
+
+static const char mount_head[] =
+	"usage: threadfs mount [SOURCE] MOUNTPOINT [-f] [-o OPTION[,OPTION...]]\n"
+	"                      [--config FILE]\n"
+	"\n"
+	"Mounts sandboxes. Returns when the mount answers.\n"
+	"\n"
+	"SOURCE is one of\n"
+	"  embedded:             sandboxes on this machine, one per thread (default)\n"
+	"  http://HOST:PORT      one running sandbox; also https://\n"
+	"\n"
+	"  -f                    stay in the foreground, log to standard error\n"
+	"  -o OPTION[,...]       see below; a comma in a value is written \\,\n"
+	"  --config FILE         read the sections sandbox and threadfs of a config.yaml\n"
+	"\n"
+	"Later wins: defaults, config file, environment (THREADFS_LINGER for linger,\n"
+	"and so on), -o. Keys come from THREADFS_API_KEY, THREADFS_TOKEN or api_key_file.\n"
+	"\n"
+	"Options [and their defaults]:\n";
+
+static const char mount_tail[] =
+	"\n"
+	"BYTES takes K, M, G or T. Switches such as ro take =true and =false, too.\n"
+	"\n"
+	"example:\n"
+	"  threadfs mount ~/agents -o linger=60,replicas=5\n"
+	"  mkdir ~/agents/threads/demo && cp sales.csv ~/agents/threads/demo/uploads/\n";
+
+static const char unmount_page[] =
+	"usage: threadfs unmount [-l] MOUNTPOINT\n"
+	"\n"
+	"Unmounts, and returns when it is done.\n"
+	"\n"
+	"  -l                    out of sight now, and gone when nobody uses it any more\n"
+	"\n"
+	"example:\n"
+	"  threadfs unmount ~/agents\n";
+
+static const char status_page[] =
+	"usage: threadfs status [MOUNTPOINT] [--json]\n"
+	"\n"
+	"Shows the threads of a mount and what their sandboxes do; without MOUNTPOINT\n"
+	"those of every mount of yours. MOUNTPOINT may be any path in the mount.\n"
+	"\n"
+	"  --json                for programs: one JSON document for each mount\n"
+	"\n"
+	"example:\n"
+	"  threadfs status ~/agents\n";
+
+static const char exec_page[] =
+	"usage: threadfs exec [-e NAME=VALUE]... [-d DIR] PATH -- COMMAND [ARGUMENT...]\n"
+	"\n"
+	"Runs a command in the sandbox, in the directory of it that PATH shows. Its\n"
+	"output and errors come back as they are, and so does its exit status.\n"
+	"\n"
+	"  -e NAME=VALUE         set an environment variable for it\n"
+	"  -d DIR                run it in this directory of the sandbox\n"
+	"\n"
+	"example:\n"
+	"  cd ~/agents/threads/demo && threadfs exec . -- wc -l uploads/sales.csv\n";
+
+static const char help_text[] = "usage: threadfs help [COMMAND]\n"
+				"\n"
+				"Explains a command.\n"
+				"\n"
+				"example:\n"
+				"  threadfs help mount\n";
+
+static const char program_page[] = "usage: threadfs COMMAND [ARGUMENT...]\n"
+				   "\n"
+				   "Mounts the sandboxes of AI agents as directories.\n"
+				   "\n"
+				   "  mount [SOURCE] MOUNTPOINT     mount sandboxes\n"
+				   "  unmount MOUNTPOINT            unmount them\n"
+				   "  status [MOUNTPOINT]           show threads and sandboxes\n"
+				   "  exec PATH -- COMMAND...       run a command in a sandbox\n"
+				   "  help COMMAND                  explain a command\n"
+				   "  --version                     show the version\n"
+				   "\n"
+				   "example:\n"
+				   "  threadfs mount ~/agents\n"
+				   "  mkdir ~/agents/threads/demo\n"
+				   "  threadfs exec ~/agents/threads/demo -- uname -a\n"
+				   "  threadfs unmount ~/agents\n";
+
+static const struct {
+	const char *command, *text;
+} pages[] = {
+	{ "unmount", unmount_page }, /* first: it is nearest to "umount" */
+	{ "mount", mount_head },     { "status", status_page },
+	{ "exec", exec_page },       { "help", help_text },
+};
+
+bool help_page(const char *command, struct buf *to)
+{
+	if (!command) {
+		buf_puts(to, program_page);
+		return true;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(pages); i++) {
+		if (strcmp(pages[i].command, command) != 0)
+			continue;
+		buf_puts(to, pages[i].text);
+		if (pages[i].text == mount_head) {
+			options_help(to);
+			buf_puts(to, mount_tail);
+		}
+		return true;
+	}
+	return false;
+}
+
+const char *help_nearest(const char *command)
+{
+	struct suggestion near = SUGGESTION_INIT(command);
+
+	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
+		suggest_try(&near, pages[i].command);
+	return near.nearest;
+}

@@ -1,0 +1,165 @@
+/*
+ * To a command: signals, and its stdin. Bytes are sent one piece after the
+ * other, each to its own offset, so that none is lost or comes twice. Must not know where
+ * they come from. Loop thread only.
+ */
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "jobs_i.h"
+
+/* ---- signals ---- */
+
+static void on_killed(struct call *call)
+{
+	struct job_ask *a = call->ctx;
+	struct command *c = STEAL(a->command);
+	int err = call->error;
+
+	call_release(call);
+	sandbox_put(STEAL(a->sb));
+	if (err == 0)
+		command_hurry(c);
+	a->done(a, err);
+	command_unref(c);
+}
+
+int command_kill(struct command *c, int signal, struct job_ask *a)
+{
+	if (!c->alive || command_is_over(c))
+		return -ESRCH;
+	a->command = command_ref(c);
+	a->sb = sandbox_ref(c->sb);
+	call_init(&a->call, c->fs->opt->timeout_ms);
+	a->call.done = on_killed;
+	a->call.ctx = a;
+	sandbox_run_kill(a->sb, &a->call, c->run, signal);
+	return 0;
+}
+
+void command_kill_cancel(struct job_ask *a)
+{
+	call_cancel(&a->call);
+}
+
+/* ---- stdin ---- */
+
+struct feed {
+	struct command *command; /* counted */
+	struct sandbox *sb;      /* counted while it is under way */
+	struct call call;
+	struct job_ask *asker; /* NULL: nobody waits */
+	size_t len;
+	bool end, sent;
+	struct feed *prev, *next;
+	char bytes[];
+};
+
+/* Takes it off the list, tells, frees. */
+static void finish(struct feed *f, int err)
+{
+	struct command *c = f->command;
+	struct job_ask *a = f->asker;
+
+	DL_DELETE(c->feeds, f);
+	free(f);
+	if (a)
+		a->done(a, err);
+	command_unref(c);
+}
+
+static void send_next(struct command *c);
+
+static void on_fed(struct call *call)
+{
+	struct feed *f = call->ctx;
+	struct command *c = command_ref(f->command);
+	int err = call->error;
+
+	call_release(call);
+	sandbox_put(STEAL(f->sb));
+	if (err == 0)
+		c->fed_bytes += f->len;
+	finish(f, err);
+	send_next(c);
+	command_unref(c);
+}
+
+static void send_next(struct command *c)
+{
+	struct feed *f = c->feeds;
+
+	if (!f || f->sent || command_is_over(c))
+		return;
+	f->sent = true;
+	f->sb = sandbox_ref(c->sb);
+	call_init(&f->call, c->fs->opt->timeout_ms);
+	f->call.done = on_fed;
+	f->call.ctx = f;
+	sandbox_run_feed(f->sb, &f->call, c->run, c->fed_bytes, f->bytes, f->len, f->end);
+}
+
+static int append(struct command *c, const void *bytes, size_t len, bool last, struct job_ask *a)
+{
+	struct feed *f = calloc(1, sizeof(*f) + len);
+
+	if (!f)
+		return -ENOMEM;
+	f->command = command_ref(c);
+	f->asker = a;
+	f->len = len;
+	f->end = last;
+	if (len > 0)
+		memcpy(f->bytes, bytes, len);
+	if (a)
+		a->feed = f;
+	DL_APPEND(c->feeds, f);
+	send_next(c);
+	return 0;
+}
+
+static bool takes_input(const struct command *c)
+{
+	return c->fed && !c->input_ended && c->alive && !command_is_over(c);
+}
+
+int command_stdin_open(struct command *c)
+{
+	if (!takes_input(c))
+		return -EPIPE;
+	c->writers++;
+	return 0;
+}
+
+void command_stdin_close(struct command *c)
+{
+	if (--c->writers > 0 || !takes_input(c))
+		return;
+	c->input_ended = append(c, NULL, 0, true, NULL) == 0;
+}
+
+int command_feed(struct command *c, const void *bytes, size_t len, struct job_ask *a)
+{
+	return takes_input(c) ? append(c, bytes, len, false, a) : -EPIPE;
+}
+
+void command_feed_leave(struct job_ask *a)
+{
+	struct feed *f = STEAL(a->feed);
+
+	f->asker = NULL;
+	if (!f->sent)
+		finish(f, 0);
+}
+
+void command_input_end(struct command *c)
+{
+	struct feed *f, *next;
+
+	c->input_ended = true;
+	/* The one under way ends by itself. */
+	DL_FOREACH_SAFE (c->feeds, f, next)
+		if (!f->sent)
+			finish(f, -EPIPE);
+}

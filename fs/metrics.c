@@ -1,0 +1,142 @@
+/*
+ * The mount's numbers for Prometheus. Names stay as they are once they are
+ * out: dashboards depend on them. Loop thread only.
+ */
+#include <string.h>
+
+#include "snapshot.h"
+#include "status_text.h"
+#include "thread.h"
+
+static void print_mount(const struct snapshot *s, struct buf *to)
+{
+	static const char build[] = "threadfs_build_info";
+
+	metric_begin(to, build, METRIC_GAUGE, "Always 1; the version is a label.");
+	metric_value(to, build, 1, "version", THREADFS_VERSION, "backend", s->fs->backend ?: "",
+		     NULL);
+	metric(to, "threadfs_start_time_seconds", METRIC_GAUGE, "When it was mounted, Unix time.",
+	       s->fs->started_wall);
+	metric(to, "threadfs_uptime_seconds", METRIC_GAUGE, "Time since it was mounted.",
+	       s->uptime_s);
+}
+
+static void print_totals(const struct fs_totals *t, struct buf *to)
+{
+	const struct {
+		const char *name, *help;
+		uint64_t value;
+	} counters[] = {
+		{ "threadfs_requests_total", "Requests from the kernel.", t->requests },
+		{ "threadfs_request_errors_total", "Of these, answered with an error.", t->errors },
+		{ "threadfs_requests_interrupted_total", "Of these, interrupted by the caller.",
+		  t->interrupted },
+		{ "threadfs_remote_operations_total", "Operations on sandboxes.", t->remote },
+		{ "threadfs_remote_failures_total", "Of these, failed.", t->remote_failed },
+		{ "threadfs_remote_retries_total", "Tried again with another sandbox.",
+		  t->retried },
+		{ "threadfs_download_bytes_total", "File content from sandboxes.", t->bytes_down },
+		{ "threadfs_upload_bytes_total", "File content to sandboxes.", t->bytes_up },
+		{ "threadfs_read_bytes_total", "Read through the mount.", t->bytes_read },
+		{ "threadfs_written_bytes_total", "Written through the mount.", t->bytes_written },
+		{ "threadfs_commands_total", "Commands run in sandboxes.", t->commands },
+		{ "threadfs_names_dropped_total", "Names from sandboxes that no file can have.",
+		  t->names_dropped },
+		{ "threadfs_links_refused_total", "Links that would lead out of their thread.",
+		  t->links_refused },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
+		metric(to, counters[i].name, METRIC_COUNTER, counters[i].help,
+		       (double)counters[i].value);
+	metric(to, "threadfs_open_files", METRIC_GAUGE, "Open files.", t->open_files);
+	metric(to, "threadfs_waiting_requests", METRIC_GAUGE, "Requests not answered yet.",
+	       t->parked);
+}
+
+static void print_room(const struct snapshot *s, struct buf *to)
+{
+	const struct fs *fs = s->fs;
+
+	metric(to, "threadfs_cache_used_bytes", METRIC_GAUGE, "In the cache directory.",
+	       (double)fs->cache_used);
+	metric(to, "threadfs_cache_limit_bytes", METRIC_GAUGE, "What may be there.",
+	       (double)fs->opt->cache_size);
+	metric(to, "threadfs_memory_used_bytes", METRIC_GAUGE, "In read windows.",
+	       (double)fs->memory_used);
+	metric(to, "threadfs_memory_limit_bytes", METRIC_GAUGE, "What may be there.",
+	       (double)fs->opt->memory);
+	metric(to, "threadfs_pending_files", METRIC_GAUGE,
+	       "Files with content that no sandbox has confirmed.", (double)s->npending);
+	metric(to, "threadfs_pending_bytes", METRIC_GAUGE, "The size of that content.",
+	       (double)s->pending_bytes);
+}
+
+/* ---- per thread ---- */
+
+static double leases_of(const struct thread_view *v)
+{
+	return v->tenant->leases;
+}
+
+static double open_files_of(const struct thread_view *v)
+{
+	return v->thread ? v->thread->open_files : 0;
+}
+
+static double starts_of(const struct thread_view *v)
+{
+	return v->tenant->starts;
+}
+
+static double restarts_of(const struct thread_view *v)
+{
+	return v->tenant->restarts;
+}
+
+static double used_of(const struct thread_view *v)
+{
+	return v->tenant->used_wall;
+}
+
+static void print_threads(const struct snapshot *s, struct buf *to)
+{
+	static const struct {
+		const char *name, *help;
+		enum metric_type type;
+		double (*value)(const struct thread_view *v);
+	} metrics[] = {
+		{ "threadfs_thread_leases", "Leases on the thread's sandbox.", METRIC_GAUGE,
+		  leases_of },
+		{ "threadfs_thread_open_files", "Open files of the thread.", METRIC_GAUGE,
+		  open_files_of },
+		{ "threadfs_thread_starts_total", "Sandboxes started or found for the thread.",
+		  METRIC_COUNTER, starts_of },
+		{ "threadfs_thread_restarts_total",
+		  "Of these, because the one before was found dead.", METRIC_COUNTER, restarts_of },
+		{ "threadfs_thread_last_activity_seconds",
+		  "When it was used last, Unix time; 0: never.", METRIC_GAUGE, used_of },
+	};
+	static const char threads[] = "threadfs_threads";
+
+	metric_begin(to, threads, METRIC_GAUGE, "Threads by the state of their sandbox.");
+	for (unsigned i = 0; i < TENANT_STATES; i++)
+		metric_value(to, threads, s->states[i], "state", tenant_state_name(i), NULL);
+	for (size_t m = 0; m < ARRAY_SIZE(metrics); m++) {
+		metric_begin(to, metrics[m].name, metrics[m].type, metrics[m].help);
+		for (size_t i = 0; i < s->count; i++) {
+			const struct thread_view *v = &s->threads[i];
+
+			metric_value(to, metrics[m].name, metrics[m].value(v), "thread",
+				     v->tenant->thread, "user", v->tenant->user, NULL);
+		}
+	}
+}
+
+void metrics_print(const struct snapshot *s, struct buf *to)
+{
+	print_mount(s, to);
+	print_totals(&s->fs->totals, to);
+	print_room(s, to);
+	print_threads(s, to);
+}

@@ -1,0 +1,343 @@
+/*
+ * A whole mount: making and ending its parts in order. The parts do the work.
+ * Not on the loop's thread, but for what is handed to it.
+ */
+#include "mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+
+#include "backend_embedded.h"
+#include "backend_url.h"
+#include "clock.h"
+#include "ctl.h"
+#include "file.h"
+#include "fs.h"
+#include "ident.h"
+#include "isolation.h"
+#include "log.h"
+#include "node.h"
+#include "paths.h"
+#include "session.h"
+#include "stage.h"
+#include "thread.h"
+#include "workers.h"
+
+enum { DISK_WORKERS = 2 };
+
+struct mount {
+	const struct options *opt;
+	struct fs fs;
+	int ended_fd;         /* an eventfd */
+	struct thread *given; /* of a URL; counted */
+};
+
+/* ---- making ---- */
+
+static int open_cache(struct mount *m, struct buf *why)
+{
+	const char *dir = m->opt->cache;
+	int r = paths_make(dir, 0700);
+
+	if (r == 0) {
+		m->fs.cache_dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		r = m->fs.cache_dir < 0 ? -errno : 0;
+	}
+	if (r == 0) {
+		/* Is it writable, and does it know files without a name? */
+		int fd = openat(m->fs.cache_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+		r = fd < 0 ? -errno : 0;
+		if (fd >= 0)
+			close(fd);
+	}
+	if (r < 0)
+		buf_printf(why,
+			   "cannot use the cache directory %s: %s (-o cache=DIR names another)",
+			   dir, strerrordesc_np(-r));
+	return r;
+}
+
+static int open_backend(struct mount *m, struct backend **ret, struct buf *why)
+{
+	const struct options *o = m->opt;
+	int r;
+
+	if (o->source == SOURCE_EMBEDDED) {
+		struct embedded_config c = {
+			.data = o->data,
+			.no_isolation = o->no_isolation,
+			.net_host = o->net_host,
+			.dialect = o->dialect,
+			.ready_ms = o->start_timeout_ms,
+		};
+		char *words CLEANUP_FREE = NULL;
+
+		r = o->no_isolation ? 0 : isolation_check(why);
+		if (r < 0)
+			return r;
+		r = backend_embedded_new(m->fs.loop, &c, ret, &words);
+		if (r < 0)
+			buf_printf(why, "cannot run sandboxes here: %s",
+				   words ?: strerrordesc_np(-r));
+	} else {
+		char id[IDENT_ID_LEN + 1];
+		const char *words = NULL;
+		struct url_config c = {
+			.sandbox = { .url = o->url,
+				     .root = o->root,
+				     .label = o->thread,
+				     .bearer = o->bearer,
+				     .api_key = o->api_key,
+				     .cacert = o->cacert,
+				     .insecure = o->insecure },
+			.user = o->user,
+			.thread = o->thread,
+			.id = id,
+		};
+
+		ident_make(o->user, o->thread, id);
+		r = backend_url_new(m->fs.loop, &c, ret, &words);
+		if (r < 0)
+			buf_printf(why, "%s: %s", o->url, words ?: strerrordesc_np(-r));
+	}
+	return r;
+}
+
+static int open_provider(struct mount *m, struct buf *why)
+{
+	const struct options *o = m->opt;
+	const char *words = NULL;
+	struct provider_config c = {
+		.loop = m->fs.loop,
+		.data = o->source == SOURCE_EMBEDDED ? o->data : NULL,
+		.start_timeout_ms = o->start_timeout_ms,
+		.idle_timeout_ms = o->idle_timeout_ms,
+		.janitor_ms = 10000,
+		.replicas = o->replicas,
+		.no_auto_restart = !o->auto_restart,
+		.bearer = o->bearer,
+		.api_key = o->api_key,
+		.cacert = o->cacert,
+		.insecure = o->insecure,
+	};
+	int r = open_backend(m, &c.backend, why);
+
+	if (r < 0)
+		return r;
+	m->fs.backend = c.backend->ops->name;
+	if (o->idle_timeout_ms > 0)
+		c.janitor_ms = MAX(MIN(c.janitor_ms, o->idle_timeout_ms / 2), 100);
+	r = provider_new(&c, &m->fs.provider, &words);
+	if (r < 0)
+		buf_printf(why, "%s", words ?: strerrordesc_np(-r));
+	return r;
+}
+
+struct on_loop {
+	struct mount *m;
+	int r;
+};
+
+static void make_on_loop(void *ctx)
+{
+	struct on_loop *c = ctx;
+	struct fs *fs = &c->m->fs;
+
+	fs->ev = loop_ev(fs->loop);
+	c->r = workers_new(fs->ev, DISK_WORKERS, &fs->workers);
+	if (c->r == 0)
+		c->r = nodes_init(fs, &ctl_root);
+	if (c->r == 0 && fs->opt->source == SOURCE_URL) {
+		c->r = thread_get(fs, fs->opt->thread, &c->m->given);
+		if (c->r == 0)
+			c->m->given->known = true;
+	}
+}
+
+/* Of a sandbox by its URL: does it answer, does it take the key? */
+static int try_given(struct mount *m, struct buf *why)
+{
+	struct errand e = { 0 };
+	int r;
+
+	if (!m->given)
+		return 0;
+	call_init(&e.call, MIN(m->opt->timeout_ms, m->opt->start_timeout_ms));
+	tenant_acquire(m->given->tenant, &e);
+	r = call_wait(&e.call);
+	if (r < 0)
+		buf_printf(why, "%s: %s%s%s", m->opt->url,
+			   r == -EACCES ? "the sandbox refuses the key" : strerrordesc_np(-r),
+			   e.call.message ? ": " : "", e.call.message ?: "");
+	else
+		(void)tenant_release(m->given->tenant);
+	call_release(&e.call);
+	return r;
+}
+
+static void on_ended(void *ctx)
+{
+	struct mount *m = ctx;
+
+	eventfd_write(m->ended_fd, 1);
+}
+
+int mount_fd(const struct mount *m)
+{
+	return m->ended_fd;
+}
+
+int mount_start(const struct options *o, struct mount **ret, struct buf *why)
+{
+	struct mount *m = calloc(1, sizeof(*m));
+	struct stat st;
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	m->opt = m->fs.opt = o;
+	m->fs.cache_dir = -1;
+	m->fs.started_ms = clock_ms();
+	m->fs.started_wall = clock_wall();
+	m->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = m->ended_fd < 0 ? -errno : open_cache(m, why);
+	if (r == 0)
+		r = loop_new(&m->fs.loop);
+	if (r == 0)
+		r = open_provider(m, why);
+	if (r == 0) {
+		struct on_loop c = { .m = m };
+
+		loop_run(m->fs.loop, make_on_loop, &c);
+		r = c.r;
+	}
+	if (r == 0)
+		r = try_given(m, why);
+	if (r == 0)
+		r = session_open(&m->fs, on_ended, m, why);
+	/* The kernel's first request is answered when this is. */
+	if (r == 0 && stat(o->mountpoint, &st) < 0) {
+		r = -errno;
+		buf_printf(why, "the mount does not answer: %s", strerrordesc_np(-r));
+	}
+	if (r == 0) {
+		*ret = m;
+		return 0;
+	}
+	if (why->len == 0)
+		buf_printf(why, "%s", strerrordesc_np(-r));
+	(void)mount_stop(m);
+	return r;
+}
+
+/* ---- ending ---- */
+
+static void flush_all(void *ctx)
+{
+	struct on_loop *c = ctx;
+	struct fs *fs = &c->m->fs;
+	struct node *n, *next;
+
+	fs->ending = true;
+	HASH_ITER (by_ino, fs->nodes, n, next) {
+		if (n->stage && !stage_is_clean(n->stage))
+			stage_flush(n->stage, NULL);
+	}
+}
+
+static void count_unfinished(void *ctx)
+{
+	struct on_loop *c = ctx;
+
+	c->r = (int)file_unfinished(&c->m->fs);
+}
+
+/* What was written and not yet confirmed gets its time; what does not make it is named. */
+static int finish_uploads(struct mount *m)
+{
+	struct on_loop c = { .m = m };
+	int64_t deadline = clock_ms() + m->opt->timeout_ms;
+
+	loop_run(m->fs.loop, flush_all, &c);
+	for (;;) {
+		loop_run(m->fs.loop, count_unfinished, &c);
+		if (c.r == 0 || clock_ms() >= deadline)
+			break;
+		poll(NULL, 0, 20);
+	}
+	if (c.r > 0)
+		log_error("%d file(s) could not be uploaded before the end; what was written to "
+			  "them since "
+			  "is lost",
+			  c.r);
+	return c.r > 0 ? -ETIMEDOUT : 0;
+}
+
+static void stop_on_loop(void *ctx)
+{
+	struct on_loop *c = ctx;
+
+	session_stop(&c->m->fs);
+}
+
+/* After the provider's shutdown: nothing is under way any more. */
+static void free_on_loop(void *ctx)
+{
+	struct on_loop *c = ctx;
+	struct fs *fs = &c->m->fs;
+	struct node *n, *next;
+	struct thread *t, *next_thread;
+
+	if (fs->workers)
+		workers_free(STEAL(fs->workers));
+	HASH_ITER (by_ino, fs->nodes, n, next) {
+		node_ref(n);
+	}
+	HASH_ITER (by_ino, fs->nodes, n, next) {
+		file_end(n);
+	}
+	HASH_ITER (by_ino, fs->nodes, n, next) {
+		node_unref(n);
+	}
+	HASH_ITER (hh, fs->threads, t, next_thread) {
+		thread_ref(t);
+		thread_let_go(t);
+		thread_unref(t);
+	}
+	nodes_release(fs);
+	thread_unref(STEAL(c->m->given));
+}
+
+int mount_stop(struct mount *m)
+{
+	struct on_loop c = { .m = m };
+	int r = 0, s = 0;
+
+	if (m->fs.se) {
+		r = finish_uploads(m);
+		session_unmount(&m->fs);
+	}
+	if (m->fs.loop)
+		loop_run(m->fs.loop, stop_on_loop, &c);
+	if (m->fs.provider)
+		s = provider_shutdown(m->fs.provider);
+	if (m->fs.loop)
+		loop_run(m->fs.loop, free_on_loop, &c);
+	if (s == 0) {
+		provider_free(m->fs.provider);
+		session_close(&m->fs);
+		loop_free(m->fs.loop);
+	}
+	if (m->fs.cache_dir >= 0)
+		close(m->fs.cache_dir);
+	if (m->ended_fd >= 0)
+		close(m->ended_fd);
+	if (s == 0)
+		free(m);
+	return r ?: s;
+}

@@ -1,0 +1,360 @@
+/*
+ * Making, removing and moving names in a sandbox. Loop thread only.
+ */
+#include "ops.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "entry.h"
+#include "file.h"
+#include "stage.h"
+#include "symlink.h"
+
+/* ---- new ones ---- */
+
+static struct task *change_new(fuse_req_t req, struct node *dir, const char *name)
+{
+	struct task *t = task_new(dir->fs, req, dir);
+
+	if (!t || !task_name(t, &t->name, name))
+		return NULL;
+	t->changes = true;
+	t->remote.once = true;
+	return t;
+}
+
+static void start_mkdir(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+
+	if (path)
+		sandbox_mkdir(sb, &r->call, path, t->mode);
+}
+
+void sandbox_op_mkdir(fuse_req_t req, struct node *dir, const char *name, mode_t mode)
+{
+	struct task *t = change_new(req, dir, name);
+
+	if (!t)
+		return;
+	t->mode = mode & 07777;
+	task_begin(t, start_mkdir, entry_changed);
+}
+
+static void start_symlink(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+	char *host CLEANUP_FREE = NULL, *target CLEANUP_FREE = NULL;
+	int err;
+
+	if (!path)
+		return;
+	if (asprintf(&host, "%s/threads/%s", t->fs->opt->mountpoint, r->thread->id) < 0)
+		host = NULL;
+	err = symlink_export(sandbox_root(sb), host, t->target, &target);
+	if (err < 0)
+		remote_fail(r, err);
+	else
+		sandbox_symlink(sb, &r->call, target, path);
+}
+
+void sandbox_op_symlink(fuse_req_t req, struct node *dir, const char *name, const char *target)
+{
+	struct task *t = change_new(req, dir, name);
+
+	if (t && task_name(t, &t->target, target))
+		task_begin(t, start_symlink, entry_changed);
+}
+
+/* ---- hard links ---- */
+
+static void start_link(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *from CLEANUP_FREE = task_path(t, t->other, NULL, sb);
+	char *to CLEANUP_FREE = from ? task_path(t, t->node, t->name, sb) : NULL;
+
+	if (to)
+		sandbox_link(sb, &r->call, from, to);
+}
+
+static void link_looked(struct task *t, int err)
+{
+	struct node *n;
+
+	if (err == 0 && t->attr.ino && t->other->attr.ino == t->attr.ino) {
+		/* Both names show one number, also if the first had it from before. */
+		node_set_attr(t->other, &t->attr);
+		err = entry_adopt(t->node, t->name, &t->attr, true, &n);
+		if (err == 0) {
+			n->shown = t->other->shown;
+			entry_reply(&t->parked, n);
+			node_unref(n);
+			return;
+		}
+	}
+	entry_done(t, err);
+}
+
+static void linked(struct task *t, int err)
+{
+	file_resume(t->other);
+	entry_void_dir(t->node);
+	node_void_attr(t->other);
+	if (err < 0) {
+		parked_err(&t->parked, err);
+		return;
+	}
+	t->changes = t->remote.once = false;
+	task_begin(t, task_lstat, link_looked);
+}
+
+static void link_settled(void *ctx, int err)
+{
+	struct task *t = ctx;
+
+	if (err < 0 || !t->parked.req)
+		file_resume(t->other);
+	if (!task_goes_on(t))
+		return;
+	if (err < 0)
+		task_end(t, err);
+	else
+		task_begin(t, start_link, linked);
+}
+
+void sandbox_op_link(fuse_req_t req, struct node *n, struct node *dir, const char *name)
+{
+	struct task *t = change_new(req, dir, name);
+
+	if (!t)
+		return;
+	if (n->kind != NODE_SANDBOX || n->thread != dir->thread) {
+		task_end(t, -EXDEV);
+		return;
+	}
+	t->other = node_ref(n);
+	file_settle(n, true, link_settled, t);
+}
+
+/* ---- unlink, rmdir ---- */
+
+static void start_unlink(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+
+	if (path)
+		sandbox_unlink(sb, &r->call, path);
+}
+
+static void unlinked(struct task *t, int err)
+{
+	if (t->other && (err == 0 || err == -ENOENT))
+		file_gone(t->other);
+	else if (t->other)
+		file_resume(t->other);
+	entry_void_dir(t->node);
+	parked_err(&t->parked, err);
+}
+
+static void unlink_settled(void *ctx, int err)
+{
+	struct task *t = ctx;
+
+	(void)err; /* there is nothing to wait for, then */
+	if (!t->parked.req)
+		file_resume(t->other);
+	if (task_goes_on(t))
+		task_begin(t, start_unlink, unlinked);
+}
+
+static void unlink_kept(void *ctx)
+{
+	struct task *t = ctx;
+
+	if (task_goes_on(t))
+		file_settle(t->other, false, unlink_settled, t);
+}
+
+void sandbox_op_unlink(fuse_req_t req, struct node *dir, const char *name)
+{
+	struct node *n = node_child(dir, name);
+	struct task *t = change_new(req, dir, name);
+
+	if (!t)
+		return;
+	if (!n || n->kind != NODE_SANDBOX) {
+		if (n)
+			task_end(t, -EPERM);
+		else
+			task_begin(t, start_unlink, unlinked);
+		return;
+	}
+	if (n->unborn && !stage_is_uploading(n->stage)) {
+		file_gone(n);
+		entry_void_dir(dir);
+		task_end(t, 0);
+		return;
+	}
+	t->other = node_ref(n);
+	file_keep(n, unlink_kept, t);
+}
+
+static void start_rmdir(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *path CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+
+	if (path)
+		sandbox_rmdir(sb, &r->call, path);
+}
+
+static void rmdir_done(struct task *t, int err)
+{
+	struct node *n = node_child(t->node, t->name);
+
+	if (n && (err == 0 || err == -ENOENT))
+		node_detach(n);
+	entry_void_dir(t->node);
+	parked_err(&t->parked, err);
+}
+
+void sandbox_op_rmdir(fuse_req_t req, struct node *dir, const char *name)
+{
+	struct node *n = node_child(dir, name), *child, *next;
+	struct task *t = change_new(req, dir, name);
+
+	if (!t)
+		return;
+	if (n && n->kind != NODE_SANDBOX) {
+		task_end(t, -EPERM);
+		return;
+	}
+	/* The sandbox does not know of these yet. */
+	if (n) {
+		HASH_ITER (by_name, n->children, child, next) {
+			if (child->unborn) {
+				task_end(t, -ENOTEMPTY);
+				return;
+			}
+		}
+	}
+	task_begin(t, start_rmdir, rmdir_done);
+}
+
+/* ---- rename ---- */
+
+static void start_rename(struct remote *r, struct sandbox *sb)
+{
+	struct task *t = task_of(r);
+	char *from CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+	char *to CLEANUP_FREE = from ? task_path(t, t->other, t->name2, sb) : NULL;
+
+	if (to)
+		sandbox_rename(sb, &r->call, from, to, t->flags);
+}
+
+static void exchange_nodes(struct node *a, struct node *b)
+{
+	struct node *dir_a = node_ref(a->parent), *dir_b = node_ref(b->parent);
+	char *name_a CLEANUP_FREE = strdup(a->name), *name_b CLEANUP_FREE = strdup(b->name);
+
+	node_ref(a);
+	node_ref(b);
+	node_detach(b);
+	/* Without memory the names are looked up anew. */
+	if (!name_a || !name_b || node_move(a, dir_b, name_b) < 0 ||
+	    node_move(b, dir_a, name_a) < 0)
+		node_detach(a);
+	node_unref(a);
+	node_unref(b);
+	node_unref(dir_a);
+	node_unref(dir_b);
+}
+
+static void renamed(struct task *t, int err)
+{
+	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
+
+	if (err == 0 && n && n != there) {
+		if (there && (t->flags & RENAME_EXCHANGE)) {
+			exchange_nodes(n, there);
+			node_void_attr(there);
+		} else {
+			if (there)
+				file_gone(there);
+			if (node_move(n, t->other, t->name2) < 0)
+				node_detach(n);
+		}
+		node_void_attr(n);
+	} else if (err == 0 && there && n != there) {
+		file_gone(there);
+	}
+	if (n)
+		file_resume(n);
+	entry_void_dir(t->node);
+	entry_void_dir(t->other);
+	parked_err(&t->parked, err);
+}
+
+static void rename_settled(void *ctx, int err)
+{
+	struct task *t = ctx;
+	struct node *n = node_child(t->node, t->name);
+
+	if (err < 0 || !t->parked.req) {
+		if (n)
+			file_resume(n);
+		if (task_goes_on(t))
+			task_end(t, err);
+		return;
+	}
+	task_begin(t, start_rename, renamed);
+}
+
+static void rename_kept(void *ctx)
+{
+	struct task *t = ctx;
+	struct node *n;
+
+	if (!task_goes_on(t))
+		return;
+	n = node_child(t->node, t->name);
+	if (n)
+		file_settle(n, true, rename_settled, t);
+	else
+		task_begin(t, start_rename, renamed);
+}
+
+void sandbox_op_rename(fuse_req_t req, struct node *dir, const char *name, struct node *to_dir,
+		       const char *to_name, unsigned flags)
+{
+	struct node *n = node_child(dir, name), *there;
+	struct task *t = change_new(req, dir, name);
+
+	if (!t || !task_name(t, &t->name2, to_name))
+		return;
+	t->other = node_ref(to_dir);
+	t->flags = flags;
+	there = node_child(to_dir, to_name);
+	if (to_dir->thread != dir->thread) {
+		task_end(t, -EXDEV);
+	} else if ((n && n->kind != NODE_SANDBOX) || (there && there->kind != NODE_SANDBOX)) {
+		task_end(t, -EPERM);
+	} else if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+		task_end(t, -EINVAL);
+	} else if (there && there->unborn && (flags & RENAME_NOREPLACE)) {
+		task_end(t, -EEXIST);
+	} else if (there && there != n && !(flags & RENAME_EXCHANGE)) {
+		if (there->unborn)
+			file_gone(there); /* it would only come back over the new one */
+		file_keep(there, rename_kept, t);
+	} else {
+		rename_kept(t);
+	}
+}

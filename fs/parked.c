@@ -1,0 +1,117 @@
+/*
+ * Answering FUSE requests, at once or later, and hearing of interrupts. The
+ * only place that turns our errors into what the kernel gets. Loop thread only.
+ */
+#include "parked.h"
+
+#include <errno.h>
+
+#include "remote.h"
+
+static void tell(struct job *job)
+{
+	struct parked *p = CONTAINER_OF(job, struct parked, job);
+
+	p->fs->totals.interrupted++;
+	p->interrupted(p);
+}
+
+/*
+ * libfuse calls this from inside fuse_req_interrupt_func() if the interrupt was
+ * faster than the request, when whoever parks it is not ready for that yet; so it
+ * is always told a moment later.
+ */
+static void on_interrupt(fuse_req_t req, void *data)
+{
+	struct parked *p = data;
+
+	(void)req;
+	if (p->req)
+		loop_post(p->fs->loop, &p->job);
+}
+
+void parked_init(struct parked *p, struct fs *fs, fuse_req_t req,
+		 void (*interrupted)(struct parked *p))
+{
+	*p = (struct parked){ .req = req, .fs = fs, .interrupted = interrupted };
+	p->job.run = tell;
+	fs->totals.requests++;
+	fs->totals.parked++;
+	if (interrupted)
+		fuse_req_interrupt_func(req, on_interrupt, p);
+}
+
+/* To be called before the answer: libfuse frees the request with it. */
+static fuse_req_t answered(struct parked *p)
+{
+	loop_withdraw(p->fs->loop, &p->job);
+	p->fs->totals.parked--;
+	return STEAL(p->req);
+}
+
+void parked_err(struct parked *p, int err)
+{
+	if (err < 0)
+		p->fs->totals.errors++;
+	fuse_reply_err(answered(p), err < 0 ? remote_errno(err) : 0);
+}
+
+void parked_none(struct parked *p)
+{
+	fuse_reply_none(answered(p));
+}
+
+/*
+ * An answer that brings a count with it (lookups, open files) and does not
+ * arrive because the caller was killed has to be taken back.
+ */
+bool parked_entry(struct parked *p, const struct fuse_entry_param *e)
+{
+	return fuse_reply_entry(answered(p), e) == 0;
+}
+
+bool parked_open(struct parked *p, const struct fuse_file_info *fi)
+{
+	return fuse_reply_open(answered(p), fi) == 0;
+}
+
+bool parked_create(struct parked *p, const struct fuse_entry_param *e,
+		   const struct fuse_file_info *fi)
+{
+	return fuse_reply_create(answered(p), e, fi) == 0;
+}
+
+void parked_attr(struct parked *p, const struct stat *st, double timeout_s)
+{
+	fuse_reply_attr(answered(p), st, timeout_s);
+}
+
+bool parked_buf(struct parked *p, const void *bytes, size_t len)
+{
+	return fuse_reply_buf(answered(p), bytes, len) == 0;
+}
+
+void parked_iov(struct parked *p, const struct iovec *iov, int count)
+{
+	fuse_reply_iov(answered(p), iov, count);
+}
+
+void parked_write(struct parked *p, size_t len)
+{
+	fuse_reply_write(answered(p), len);
+}
+
+void parked_readlink(struct parked *p, const char *target)
+{
+	fuse_reply_readlink(answered(p), target);
+}
+
+void parked_statfs(struct parked *p, const struct statvfs *st)
+{
+	fuse_reply_statfs(answered(p), st);
+}
+
+void parked_poll(struct parked *p, unsigned revents)
+{
+	fuse_reply_poll(answered(p), revents);
+}

@@ -1,0 +1,181 @@
+/*
+ * The FUSE connection on the event loop. Requests are read and handled there
+ * one after the other, which is what makes everything in fs/ free of locks;
+ * whoever has to wait is parked (parked.h), never the loop.
+ */
+#include "session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+#include "ops.h"
+
+/* So many requests at a time before timers and sockets have their turn. */
+enum { REQUESTS_PER_TURN = 64 };
+
+struct session {
+	ev_io io;
+	struct fuse_buf buf;
+	void (*ended)(void *ctx);
+	void *ctx;
+};
+
+static void end(struct fs *fs)
+{
+	struct session *s = fs->session;
+
+	if (!ev_is_active(&s->io))
+		return;
+	ev_io_stop(fs->ev, &s->io);
+	s->ended(s->ctx);
+}
+
+static void on_readable(struct ev_loop *ev, ev_io *w, int revents)
+{
+	struct fs *fs = w->data;
+	struct session *s = fs->session;
+
+	(void)ev;
+	(void)revents;
+	for (int i = 0; i < REQUESTS_PER_TURN; i++) {
+		int r = fuse_session_receive_buf(fs->se, &s->buf);
+
+		if (r == -EINTR)
+			continue;
+		if (r == -EAGAIN)
+			return;
+		if (r <= 0 || fuse_session_exited(fs->se)) {
+			end(fs);
+			return;
+		}
+		fuse_session_process_buf(fs->se, &s->buf);
+	}
+}
+
+/* libfuse splits at commas and takes a backslash for an escape. */
+static void add_escaped(struct buf *to, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == ',' || *text == '\\')
+			buf_putc(to, '\\');
+		buf_putc(to, *text);
+	}
+}
+
+static void mount_options(const struct options *o, struct buf *to)
+{
+	buf_puts(to, "subtype=threadfs,default_permissions,nosuid,nodev,fsname=");
+	add_escaped(to, o->source_text);
+	if (!o->exec)
+		buf_puts(to, ",noexec");
+	if (o->ro)
+		buf_puts(to, ",ro");
+	if (o->allow_other)
+		buf_puts(to, ",allow_other");
+}
+
+/* libfuse says on stderr why it could not mount: that is for the log; this for people. */
+static void explain(const struct options *o, struct buf *why)
+{
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 && (errno == ENOENT || errno == ENODEV)) {
+		buf_puts(why, "this system has no FUSE (/dev/fuse): load the kernel module "
+			      "(modprobe fuse), or give the container the device");
+	} else if (fd < 0 && (errno == EACCES || errno == EPERM)) {
+		buf_puts(why, "no permission to use FUSE (/dev/fuse): see its mode and group");
+	} else if (fd < 0) {
+		buf_printf(why, "cannot open /dev/fuse: %s", strerrordesc_np(errno));
+	} else if (o->allow_other && geteuid() != 0) {
+		buf_printf(why,
+			   "cannot mount at %s: allow_other needs the line "
+			   "'user_allow_other' in /etc/fuse.conf",
+			   o->mountpoint);
+	} else if (geteuid() != 0) {
+		buf_printf(
+			why,
+			"cannot mount at %s: is the directory yours, and is fusermount3 (package "
+			"fuse3) installed?",
+			o->mountpoint);
+	} else {
+		buf_printf(why, "cannot mount at %s: %s", o->mountpoint,
+			   errno ? strerrordesc_np(errno) : "no permission");
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static void quiet(enum fuse_log_level level, const char *fmt, va_list ap)
+{
+	char line[512];
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = '\0';
+	log_msg(level <= FUSE_LOG_ERR ? LOG_WARN : LOG_DEBUG, "%s", line);
+}
+
+static void start_on_loop(void *ctx)
+{
+	struct fs *fs = ctx;
+
+	ev_io_start(fs->ev, &fs->session->io);
+}
+
+int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf *why)
+{
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	struct buf options CLEANUP_BUF = BUF_INIT(0);
+	struct session *s = calloc(1, sizeof(*s));
+	int fd;
+
+	mount_options(fs->opt, &options);
+	fuse_set_log_func(quiet);
+	if (!s || options.error || fuse_opt_add_arg(&args, "threadfs") ||
+	    fuse_opt_add_arg(&args, "-o") || fuse_opt_add_arg(&args, options.data)) {
+		free(s);
+		fuse_opt_free_args(&args);
+		buf_puts(why, "no memory");
+		return -ENOMEM;
+	}
+	fs->se = fuse_session_new(&args, &fs_ops, sizeof(fs_ops), fs);
+	fuse_opt_free_args(&args);
+	if (!fs->se || fuse_session_mount(fs->se, fs->opt->mountpoint) != 0) {
+		explain(fs->opt, why);
+		if (fs->se)
+			fuse_session_destroy(STEAL(fs->se));
+		free(s);
+		return -EIO;
+	}
+	fd = fuse_session_fd(fs->se);
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	s->ended = ended;
+	s->ctx = ctx;
+	ev_io_init(&s->io, on_readable, fd, EV_READ);
+	s->io.data = fs;
+	fs->session = s;
+	loop_run(fs->loop, start_on_loop, fs);
+	return 0;
+}
+
+void session_unmount(struct fs *fs)
+{
+	fuse_session_unmount(fs->se);
+}
+
+void session_stop(struct fs *fs)
+{
+	if (fs->session)
+		ev_io_stop(fs->ev, &fs->session->io);
+}
+
+void session_close(struct fs *fs)
+{
+	if (!fs->se)
+		return;
+	fuse_session_destroy(STEAL(fs->se));
+	free(fs->session->buf.mem);
+	free(STEAL(fs->session));
+}

@@ -1,0 +1,362 @@
+/*
+ * The directory of threads: which there are, finding one that runs elsewhere,
+ * making and removing them. Nothing here starts a sandbox but mkdir (and a
+ * lookup with autocreate). Loop thread only.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "clock.h"
+#include "entry.h"
+#include "ident.h"
+#include "ops.h"
+#include "workers.h"
+
+/* ---- listing ---- */
+
+struct listing_work {
+	struct work work;
+	struct fs *fs;
+	char *user;
+	int err;
+	char **names;
+	size_t count;
+	void (*done)(void *ctx, int err, char **names, size_t count);
+	void *ctx;
+};
+
+static void list_run(struct work *w)
+{
+	struct listing_work *l = CONTAINER_OF(w, struct listing_work, work);
+
+	l->err = provider_threads(l->fs->provider, l->user, &l->names, &l->count);
+}
+
+static bool has_name(const struct listing_work *l, const char *name)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		if (strcmp(l->names[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Those that are known here only: the one of a URL, or one found elsewhere. */
+static void add_known(struct listing_work *l)
+{
+	struct thread *t, *next;
+
+	HASH_ITER (hh, l->fs->threads, t, next) {
+		char **more, *copy;
+
+		if (!t->known || has_name(l, t->id))
+			continue;
+		more = reallocarray(l->names, l->count + 1, sizeof(*more));
+		if (!more)
+			return;
+		l->names = more;
+		copy = strdup(t->id);
+		if (!copy)
+			return;
+		l->names[l->count++] = copy;
+	}
+}
+
+static void list_done(struct work *w)
+{
+	struct listing_work *l = CONTAINER_OF(w, struct listing_work, work);
+
+	if (l->err == 0)
+		add_known(l);
+	l->done(l->ctx, l->err, l->names, l->count);
+	for (size_t i = 0; i < l->count; i++)
+		free(l->names[i]);
+	free(l->names);
+	free(l->user);
+	free(l);
+}
+
+void threads_list(struct fs *fs, void (*done)(void *ctx, int err, char **names, size_t count),
+		  void *ctx)
+{
+	struct listing_work *l = calloc(1, sizeof(*l));
+
+	if (l)
+		l->user = strdup(fs->opt->user);
+	if (!l || !l->user) {
+		free(l);
+		done(ctx, -ENOMEM, NULL, 0);
+		return;
+	}
+	l->work.run = list_run;
+	l->work.done = list_done;
+	l->fs = fs;
+	l->done = done;
+	l->ctx = ctx;
+	workers_submit(fs->workers, &l->work);
+}
+
+/* ---- nodes ---- */
+
+int threads_node(struct node *dir, struct thread *t, struct node **ret)
+{
+	struct node *n = t->root;
+	struct attr attr = { .mode = S_IFDIR | 0755, .nlink = 2, .partial = true };
+	int r;
+
+	if (n) {
+		*ret = node_ref(n);
+		return 0;
+	}
+	r = node_new(dir, t->id, NODE_SANDBOX, &n);
+	if (r < 0)
+		return r;
+	n->thread = thread_ref(t);
+	t->root = n;
+	clock_gettime(CLOCK_REALTIME, &attr.mtime);
+	node_set_attr(n, &attr);
+	node_void_attr(n); /* a guess until the sandbox says more */
+	*ret = n;
+	return 0;
+}
+
+static void reply_thread(struct parked *p, struct node *dir, struct thread *t)
+{
+	struct node *n;
+	int r;
+
+	t->known = true;
+	r = threads_node(dir, t, &n);
+	if (r < 0) {
+		parked_err(p, r);
+		return;
+	}
+	entry_reply(p, n);
+	node_unref(n);
+}
+
+/* ---- finding out whether there is one ---- */
+
+/* A request about one thread, in steps: is it listed? does it run? then what was asked for. */
+struct quest {
+	struct parked parked;
+	struct fs *fs;
+	struct node *dir;      /* counted */
+	struct thread *thread; /* counted */
+	bool makes;            /* mkdir */
+	bool listed;
+	struct errand errand;
+	struct remote remote;
+	struct attr attr;
+	enum { QUEST_LISTS, QUEST_ERRAND, QUEST_REMOTE } at;
+};
+
+static void quest_free(struct quest *q)
+{
+	thread_unref(q->thread);
+	node_unref(q->dir);
+	free(q);
+}
+
+static void quest_end(struct quest *q, int err)
+{
+	if (q->parked.req && err < 0)
+		parked_err(&q->parked, err);
+	else if (q->parked.req)
+		reply_thread(&q->parked, q->dir, q->thread);
+	quest_free(q);
+}
+
+static void quest_interrupted(struct parked *p)
+{
+	struct quest *q = CONTAINER_OF(p, struct quest, parked);
+
+	if (q->at == QUEST_ERRAND)
+		call_cancel(&q->errand.call);
+	else if (q->at == QUEST_REMOTE)
+		remote_cancel(&q->remote);
+	else
+		parked_err(p, -EINTR); /* the list comes soon, and frees it */
+}
+
+static struct quest *quest_new(fuse_req_t req, struct node *dir, const char *name)
+{
+	struct quest *q = calloc(1, sizeof(*q));
+	int r = q ? thread_get(dir->fs, name, &q->thread) : -ENOMEM;
+
+	if (r < 0) {
+		free(q);
+		fuse_reply_err(req, -r);
+		return NULL;
+	}
+	q->fs = dir->fs;
+	q->dir = node_ref(dir);
+	parked_init(&q->parked, dir->fs, req, quest_interrupted);
+	return q;
+}
+
+static void begin_errand(struct quest *q, int64_t timeout_ms, void (*done)(struct call *call))
+{
+	q->at = QUEST_ERRAND;
+	call_init(&q->errand.call, timeout_ms);
+	q->errand.call.done = done;
+	q->errand.call.ctx = q;
+}
+
+/* ---- making one ---- */
+
+static void make_start(struct remote *r, struct sandbox *sb)
+{
+	struct quest *q = CONTAINER_OF(r, struct quest, remote);
+
+	sandbox_lstat(sb, &r->call, sandbox_root(sb), &q->attr);
+}
+
+static void made(struct remote *r, int err)
+{
+	struct quest *q = CONTAINER_OF(r, struct quest, remote);
+	struct node *n;
+
+	if (err < 0 && !q->thread->root)
+		q->thread->known = false;
+	if (err == 0 && threads_node(q->dir, q->thread, &n) == 0) {
+		node_set_attr(n, &q->attr);
+		node_unref(n);
+	}
+	quest_end(q, err);
+}
+
+/* A first operation on its sandbox is what makes it. */
+static void make(struct quest *q)
+{
+	q->at = QUEST_REMOTE;
+	q->thread->known = true; /* another mkdir is too late */
+	remote_begin(&q->remote, q->thread, make_start, made);
+}
+
+/* ---- lookup and mkdir ---- */
+
+static void found(struct call *call)
+{
+	struct quest *q = call->ctx;
+	int err = call->error;
+
+	call_release(call);
+	if (err == -ENOENT && q->fs->opt->autocreate && !q->makes) {
+		make(q);
+		return;
+	}
+	if (q->makes && (err == 0 || err == -ENOENT)) {
+		if (err == 0)
+			quest_end(q, -EEXIST);
+		else
+			make(q);
+		return;
+	}
+	quest_end(q, err);
+}
+
+static void quest_listed(void *ctx, int err, char **names, size_t count)
+{
+	struct quest *q = ctx;
+
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(names[i], q->thread->id) == 0)
+			q->listed = true;
+	}
+	if (q->thread->known)
+		q->listed = true; /* somebody was faster */
+	if (!q->parked.req) {
+		quest_free(q);
+		return;
+	}
+	if (err < 0 || q->listed) {
+		quest_end(q, err < 0 ? err : q->makes ? -EEXIST : 0);
+		return;
+	}
+	begin_errand(q, q->fs->opt->timeout_ms, found);
+	tenant_find(q->thread->tenant, &q->errand);
+}
+
+void threads_op_lookup(fuse_req_t req, struct node *dir, const char *name)
+{
+	struct thread *t;
+	struct quest *q;
+
+	if (!ident_is_thread(name)) {
+		fuse_reply_err(req, ENOENT);
+		return;
+	}
+	t = thread_find(dir->fs, name);
+	if (t && t->known) {
+		struct parked p;
+
+		parked_init(&p, dir->fs, req, NULL);
+		reply_thread(&p, dir, t);
+		return;
+	}
+	q = quest_new(req, dir, name);
+	if (q)
+		threads_list(dir->fs, quest_listed, q);
+}
+
+void threads_op_mkdir(fuse_req_t req, struct node *dir, const char *name)
+{
+	struct thread *t = thread_find(dir->fs, name);
+	struct quest *q;
+
+	if (!ident_is_thread(name)) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	if (t && t->known) {
+		fuse_reply_err(req, EEXIST);
+		return;
+	}
+	q = quest_new(req, dir, name);
+	if (q) {
+		q->makes = true;
+		threads_list(dir->fs, quest_listed, q);
+	}
+}
+
+/* ---- rmdir ---- */
+
+static void forgotten(struct call *call)
+{
+	struct quest *q = call->ctx;
+	struct thread *t = q->thread;
+	int err = call->error;
+
+	call_release(call);
+	if (err == 0) {
+		t->known = false;
+		thread_void_caches(t);
+		if (t->root)
+			node_detach(t->root);
+	}
+	if (q->parked.req)
+		parked_err(&q->parked, err == -EOPNOTSUPP ? -EPERM : err);
+	quest_free(q);
+}
+
+void threads_op_rmdir(fuse_req_t req, struct node *dir, const char *name)
+{
+	struct thread *t = thread_find(dir->fs, name);
+	struct quest *q;
+
+	if (!t || !t->known) {
+		fuse_reply_err(req, ENOENT);
+		return;
+	}
+	if (t->open_files > 0) {
+		fuse_reply_err(req, EBUSY);
+		return;
+	}
+	q = quest_new(req, dir, name);
+	if (!q)
+		return;
+	thread_let_go(t);
+	begin_errand(q, q->fs->opt->start_timeout_ms, forgotten);
+	tenant_forget(t->tenant, &q->errand);
+}
