@@ -129,6 +129,8 @@ static int set_up(struct sandbox *sb, const struct sandbox_config *config, const
 	r = posix_channel_new(&sb->posix);
 	if (r == 0)
 		r = command_channel_new(&sb->commands);
+	if (r == 0)
+		r = run_channel_new(&sb->runs);
 	return r;
 }
 
@@ -137,6 +139,7 @@ static void sandbox_free(struct sandbox *sb)
 	assert(!sb->pool && !sb->ops && !sb->farewells);
 	posix_channel_free(sb->posix);
 	command_channel_free(sb->commands);
+	run_channel_free(sb->runs);
 	if (sb->info)
 		sandbox_info_release(sb->info);
 	free(sb->info);
@@ -285,6 +288,7 @@ static void run_close(struct job *job)
 	/* Their owners cannot start others: the sandbox is closed already. */
 	while ((op = next_to_interrupt(sb)))
 		op_interrupt(op, -ENOTCONN);
+	run_channel_close(sb);
 	while (sb->farewells)
 		sandbox_say_farewell(sb, sb->farewells);
 	if (!sb->farewells_running)

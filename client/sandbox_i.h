@@ -59,6 +59,7 @@ struct sandbox {
 	struct sandbox_info *info;        /* of GET /v1/sandbox; NULL until asked */
 	struct posix_channel *posix;      /* posix_run.c */
 	struct command_channel *commands; /* command.c */
+	struct run_channel *runs;         /* run.c */
 };
 
 /*
@@ -68,11 +69,15 @@ struct sandbox {
  */
 bool sandbox_allows(struct sandbox *sb, struct call *call, const char *path) MUST_CHECK;
 
-/* The channels of posix_run.c and command.c: made with the sandbox and freed with it. */
+/* The channels of posix_run.c, command.c and run.c: made with the sandbox and freed with it. */
 int posix_channel_new(struct posix_channel **ret) MUST_CHECK;
 void posix_channel_free(struct posix_channel *ch);
 int command_channel_new(struct command_channel **ret) MUST_CHECK;
 void command_channel_free(struct command_channel *ch);
+int run_channel_new(struct run_channel **ret) MUST_CHECK;
+void run_channel_free(struct run_channel *ch);
+/* The sandbox is being closed: its shells are to end. Loop thread. */
+void run_channel_close(struct sandbox *sb);
 
 /*
  * A request to be sent when the sandbox is closed (half a second at most), so

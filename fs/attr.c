@@ -19,7 +19,7 @@ void sandbox_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 {
 	struct fs *fs = dir->fs;
 	struct node *n;
-	struct task *t;
+	struct trip *t;
 	int r = entry_known(dir, name, &n);
 
 	if (r != -EAGAIN) {
@@ -34,9 +34,9 @@ void sandbox_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 		node_unref(n);
 		return;
 	}
-	t = task_new(fs, req, dir);
-	if (t && task_name(t, &t->name, name))
-		task_begin(t, task_lstat, entry_done);
+	t = trip_new(fs, req, dir);
+	if (t && trip_name(t, &t->name, name))
+		trip_begin(t, trip_lstat, entry_done);
 }
 
 /* ---- getattr ---- */
@@ -49,7 +49,7 @@ static void reply_attr(struct parked *p, struct node *n)
 	parked_attr(p, &st, ATTR_SECONDS);
 }
 
-static void got_attr(struct task *t, int err)
+static void got_attr(struct trip *t, int err)
 {
 	struct node *n = t->node;
 	bool other = err == 0 && n->has_attr && !n->stage &&
@@ -61,7 +61,7 @@ static void got_attr(struct task *t, int err)
 		err = n->handles && n->has_attr ? 0 : -ESTALE;
 	} else if (err == 0 && !n->stage) {
 		node_set_attr(n, &t->attr);
-		if (!task_is_current(t))
+		if (!trip_is_current(t))
 			node_void_attr(n);
 	}
 	if (err < 0)
@@ -117,7 +117,7 @@ static void glance(struct node *n)
 void sandbox_op_getattr(fuse_req_t req, struct node *n)
 {
 	struct parked p;
-	struct task *t;
+	struct trip *t;
 
 	if (n == n->thread->root)
 		glance(n);
@@ -129,19 +129,19 @@ void sandbox_op_getattr(fuse_req_t req, struct node *n)
 			parked_err(&p, -ESTALE);
 		return;
 	}
-	t = task_new(n->fs, req, n);
+	t = trip_new(n->fs, req, n);
 	if (t)
-		task_begin(t, task_lstat, got_attr);
+		trip_begin(t, trip_lstat, got_attr);
 }
 
 /* ---- setattr: one thing after the other ---- */
 
-static void set_next(struct task *t, int err);
+static void set_next(struct trip *t, int err);
 
 static void start_chmod(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
 
 	if (path)
 		sandbox_chmod(sb, &r->call, path, t->mode);
@@ -149,8 +149,8 @@ static void start_chmod(struct remote *r, struct sandbox *sb)
 
 static void start_truncate(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
 
 	if (path)
 		sandbox_truncate(sb, &r->call, path, t->length);
@@ -158,15 +158,15 @@ static void start_truncate(struct remote *r, struct sandbox *sb)
 
 static void start_utimens(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
 
 	if (path)
 		sandbox_utimens(sb, &r->call, path, t->times);
 }
 
 /* Whether the content is ours to change now: it is being written, or will be by this handle. */
-static int set_size(struct task *t, bool *ret_done)
+static int set_size(struct trip *t, bool *ret_done)
 {
 	struct node *n = t->node;
 	int r = 0;
@@ -179,7 +179,7 @@ static int set_size(struct task *t, bool *ret_done)
 	return n->stage ? stage_truncate(n->stage, t->length) : 0;
 }
 
-static void set_next(struct task *t, int err)
+static void set_next(struct trip *t, int err)
 {
 	struct node *n = t->node;
 	bool done = false;
@@ -198,7 +198,7 @@ static void set_next(struct task *t, int err)
 			return;
 		}
 		if (!done) {
-			task_begin(t, start_truncate, set_next);
+			trip_begin(t, start_truncate, set_next);
 			return;
 		}
 	}
@@ -207,7 +207,7 @@ static void set_next(struct task *t, int err)
 		if (n->stage)
 			stage_set_attr(n->stage, (int)t->mode, NULL);
 		if (!n->unborn && n->parent) {
-			task_begin(t, start_chmod, set_next);
+			trip_begin(t, start_chmod, set_next);
 			return;
 		}
 	}
@@ -218,7 +218,7 @@ static void set_next(struct task *t, int err)
 		if (n->stage && mtime)
 			stage_set_attr(n->stage, -1, &t->times[1]);
 		if (!n->unborn && n->parent && (!n->stage || stage_is_clean(n->stage))) {
-			task_begin(t, start_utimens, set_next);
+			trip_begin(t, start_utimens, set_next);
 			return;
 		}
 	}
@@ -227,7 +227,7 @@ static void set_next(struct task *t, int err)
 		reply_attr(&t->parked, n);
 		return;
 	}
-	task_begin(t, task_lstat, got_attr);
+	trip_begin(t, trip_lstat, got_attr);
 }
 
 static struct timespec time_to_set(const struct stat *st, int to_set, int set, int now,
@@ -245,13 +245,13 @@ void sandbox_op_setattr(fuse_req_t req, struct node *n, const struct stat *st, i
 			struct handle *h)
 {
 	const struct options *opt = n->fs->opt;
-	struct task *t = task_new(n->fs, req, n);
+	struct trip *t = trip_new(n->fs, req, n);
 
 	if (!t)
 		return;
 	if (((to_set & FUSE_SET_ATTR_UID) && st->st_uid != opt->uid) ||
 	    ((to_set & FUSE_SET_ATTR_GID) && st->st_gid != opt->gid)) {
-		task_end(t, -EPERM);
+		trip_end(t, -EPERM);
 		return;
 	}
 	t->to_set = to_set & (FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_ATIME |
@@ -268,20 +268,20 @@ void sandbox_op_setattr(fuse_req_t req, struct node *n, const struct stat *st, i
 		clock_gettime(CLOCK_REALTIME, &t->times[1]);
 	if (!t->to_set && (n == n->thread->root || !n->parent || node_is_fresh(n))) {
 		reply_attr(&t->parked, n);
-		task_drop(t);
+		trip_drop(t);
 		return;
 	}
 	set_next(t, 0);
 	if (!t->parked.req)
-		task_drop(t);
+		trip_drop(t);
 }
 
 /* ---- readlink ---- */
 
 static void start_readlink(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
 
 	if (!path)
 		return;
@@ -293,7 +293,7 @@ static void start_readlink(struct remote *r, struct sandbox *sb)
 		remote_fail(r, -ENOMEM);
 }
 
-static void got_target(struct task *t, int err)
+static void got_target(struct trip *t, int err)
 {
 	const struct fs *fs = t->fs;
 	char *rel CLEANUP_FREE = NULL, *shown CLEANUP_FREE = NULL;
@@ -316,10 +316,10 @@ static void got_target(struct task *t, int err)
 
 void sandbox_op_readlink(fuse_req_t req, struct node *n)
 {
-	struct task *t = task_new(n->fs, req, n);
+	struct trip *t = trip_new(n->fs, req, n);
 
 	if (t)
-		task_begin(t, start_readlink, got_target);
+		trip_begin(t, start_readlink, got_target);
 }
 
 /* ---- statfs ---- */
@@ -343,14 +343,14 @@ static void reply_statfs(struct parked *p, const struct fs_stat *s)
 
 static void start_statfs(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
 
 	if (path)
 		sandbox_statfs(sb, &r->call, path, &t->fs_stat);
 }
 
-static void got_statfs(struct task *t, int err)
+static void got_statfs(struct trip *t, int err)
 {
 	if (err < 0)
 		parked_err(&t->parked, err);
@@ -362,7 +362,7 @@ void op_statfs(fuse_req_t req, struct fs *fs, struct node *n)
 {
 	struct fs_stat none = { .block_size = 4096, .name_max = NAME_BYTES_MAX };
 	struct parked p;
-	struct task *t;
+	struct trip *t;
 	struct tenant_status s;
 	bool cold = true;
 
@@ -379,7 +379,7 @@ void op_statfs(fuse_req_t req, struct fs *fs, struct node *n)
 	}
 	if (!n->parent && n->thread->root)
 		n = n->thread->root; /* of a file without a name: of its thread */
-	t = task_new(fs, req, n);
+	t = trip_new(fs, req, n);
 	if (t)
-		task_begin(t, start_statfs, got_statfs);
+		trip_begin(t, start_statfs, got_statfs);
 }

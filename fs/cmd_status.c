@@ -57,13 +57,13 @@ static int show_all(const struct mounts *m, bool json)
 	int status = 0;
 
 	for (size_t i = 0; i < m->count; i++)
-		ours += mount_is_ours(&m->list[i]) && m->list[i].owner == getuid();
+		ours += mount_entry_is_ours(&m->list[i]) && m->list[i].owner == getuid();
 	if (ours == 0)
 		return cmd_fail("nothing is mounted");
 	for (size_t i = 0; i < m->count; i++) {
-		const struct mount *mount = &m->list[i];
+		const struct mount_entry *mount = &m->list[i];
 
-		if (!mount_is_ours(mount) || mount->owner != getuid())
+		if (!mount_entry_is_ours(mount) || mount->owner != getuid())
 			continue;
 		if (ours > 1 && !json) {
 			printf("%s%s:\n", shown > 0 ? "\n" : "", mount->point);
@@ -79,7 +79,7 @@ int cmd_status(const char *path, bool json)
 {
 	struct mounts m CLEANUP_MOUNTS = { 0 };
 	char *whole CLEANUP_FREE = NULL;
-	const struct mount *mount;
+	const struct mount_entry *mount;
 	int r = mounts_read(&m);
 
 	if (r < 0)
@@ -90,7 +90,7 @@ int cmd_status(const char *path, bool json)
 	if (r < 0)
 		return cmd_fail("'%s': %s", path, strerrordesc_np(-r));
 	mount = mounts_around(&m, whole);
-	if (!mount_is_ours(mount))
+	if (!mount_entry_is_ours(mount))
 		return cmd_fail("'%s' is not in a mount of threadfs", path);
 	return show(mount->point, json);
 }

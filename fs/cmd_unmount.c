@@ -104,7 +104,7 @@ static int wait_until_gone(int id)
 	}
 }
 
-static int unmount(const struct mount *mount, bool lazy, struct buf *words)
+static int unmount(const struct mount_entry *mount, bool lazy, struct buf *words)
 {
 	int r = -EPERM;
 
@@ -122,7 +122,7 @@ int cmd_unmount(const char *mountpoint, bool lazy)
 	struct buf words CLEANUP_BUF = BUF_INIT(WORDS_MAX);
 	struct mounts m CLEANUP_MOUNTS = { 0 };
 	char *point CLEANUP_FREE = NULL;
-	const struct mount *mount;
+	const struct mount_entry *mount;
 	int r = mounts_read(&m);
 
 	if (r == 0)
@@ -132,7 +132,7 @@ int cmd_unmount(const char *mountpoint, bool lazy)
 	mount = mounts_at(&m, point);
 	if (!mount)
 		return cmd_fail("'%s': nothing is mounted there", mountpoint);
-	if (!mount_is_ours(mount))
+	if (!mount_entry_is_ours(mount))
 		return cmd_fail("'%s' is a mount of type %s, not of threadfs", mountpoint,
 				mount->type);
 	r = unmount(mount, lazy, &words);

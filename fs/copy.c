@@ -11,16 +11,16 @@
 
 static void start_copy(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *from CLEANUP_FREE = task_path(t, t->other, NULL, sb);
-	char *to CLEANUP_FREE = from ? task_path(t, t->node, NULL, sb) : NULL;
+	struct trip *t = trip_of(r);
+	char *from CLEANUP_FREE = trip_path(t, t->other, NULL, sb);
+	char *to CLEANUP_FREE = from ? trip_path(t, t->node, NULL, sb) : NULL;
 
 	if (to)
 		sandbox_copy_range(sb, &r->call, from, t->offset, to, t->offset2, t->length,
 				   &t->copied);
 }
 
-static void looked(struct task *t, int err)
+static void looked(struct trip *t, int err)
 {
 	struct handle *h;
 
@@ -35,7 +35,7 @@ static void looked(struct task *t, int err)
 		parked_write(&t->parked, t->copied);
 }
 
-static void copied(struct task *t, int err)
+static void copied(struct trip *t, int err)
 {
 	node_void_attr(t->node);
 	if (err < 0) {
@@ -43,16 +43,16 @@ static void copied(struct task *t, int err)
 		return;
 	}
 	t->changes = false;
-	task_begin(t, task_lstat, looked);
+	trip_begin(t, trip_lstat, looked);
 }
 
 static void is_born(void *ctx, int err)
 {
-	struct task *t = ctx;
+	struct trip *t = ctx;
 	struct node *n = t->node;
 
 	file_resume(n);
-	if (!task_goes_on(t))
+	if (!trip_goes_on(t))
 		return;
 	/* What is in the sandbox is all there is: its stage would only be in the way. */
 	if (err == 0 && n->stage) {
@@ -62,22 +62,22 @@ static void is_born(void *ctx, int err)
 			err = -EOPNOTSUPP;
 	}
 	if (err < 0) {
-		task_end(t, err);
+		trip_end(t, err);
 		return;
 	}
 	t->changes = true;
-	task_begin(t, start_copy, copied);
+	trip_begin(t, start_copy, copied);
 }
 
 void sandbox_op_copy(fuse_req_t req, struct handle *from, uint64_t from_offset, struct handle *to,
 		     uint64_t to_offset, uint64_t len, int flags)
 {
-	struct task *t = task_new(to->node->fs, req, to->node);
+	struct trip *t = trip_new(to->node->fs, req, to->node);
 
 	if (!t)
 		return;
 	if (flags != 0 || !to->writes || from->node->thread != to->node->thread) {
-		task_end(t, flags ? -EINVAL : to->writes ? -EXDEV : -EBADF);
+		trip_end(t, flags ? -EINVAL : to->writes ? -EXDEV : -EBADF);
 		return;
 	}
 	/* Only what both sides have in the sandbox can be copied there. */
@@ -85,7 +85,7 @@ void sandbox_op_copy(fuse_req_t req, struct handle *from, uint64_t from_offset, 
 	    !to->node->parent ||
 	    (to->node->stage &&
 	     (!to->node->unborn || stage_size(to->node->stage) > 0 || to->reading > 0))) {
-		task_end(t, -EOPNOTSUPP);
+		trip_end(t, -EOPNOTSUPP);
 		return;
 	}
 	t->other = node_ref(from->node);

@@ -119,7 +119,7 @@ static int fill_ctl(struct dir *d)
 
 /* Somebody waits until the directory is filled: for its opening, or its rewinding. */
 struct filling {
-	struct task *task;
+	struct trip *trip;
 	struct dir *dir;
 	struct fuse_file_info fi;
 	bool opens, plus;
@@ -148,15 +148,15 @@ static void filled(struct filling *f, struct parked *p, int err)
 
 static void start_list(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, NULL, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
 
 	entries_release(&t->entries);
 	if (path)
 		sandbox_list(sb, &r->call, path, 1, &t->entries);
 }
 
-static void listed(struct task *t, int err)
+static void listed(struct trip *t, int err)
 {
 	struct filling *f = t->priv;
 	struct node *n = t->node;
@@ -169,7 +169,7 @@ static void listed(struct task *t, int err)
 		err = -ESTALE;
 	}
 	if (err == 0) {
-		if (task_is_current(t)) {
+		if (trip_is_current(t)) {
 			listing_unref(n->listing);
 			n->listing = listing_ref(l);
 		}
@@ -182,27 +182,27 @@ static void listed(struct task *t, int err)
 static void threads_listed(void *ctx, int err, char **names, size_t count)
 {
 	struct filling *f = ctx;
-	struct task *t = f->task;
+	struct trip *t = f->trip;
 
 	if (!t->parked.req) {
 		/* He did not wait, and may have closed it by now. */
 		if (f->opens)
 			dir_free(f->dir);
 		free(f);
-		task_drop(t);
+		trip_drop(t);
 		return;
 	}
 	free_names(f->dir);
 	for (size_t i = 0; err == 0 && i < count; i++)
 		err = add_name(f->dir, names[i]);
 	filled(f, &t->parked, err);
-	task_drop(t);
+	trip_drop(t);
 }
 
 static void fill(struct filling *f, fuse_req_t req)
 {
 	struct node *n = f->dir->node;
-	struct task *t = task_new(n->fs, req, n);
+	struct trip *t = trip_new(n->fs, req, n);
 
 	if (!t) {
 		if (f->opens)
@@ -210,18 +210,18 @@ static void fill(struct filling *f, fuse_req_t req)
 		free(f);
 		return;
 	}
-	f->task = t;
+	f->trip = t;
 	t->priv = f;
 	if (n->kind == NODE_CTL_DIR && n->ctl_dir->is_threads) {
 		threads_list(n->fs, threads_listed, f);
 	} else if (n->kind == NODE_CTL_DIR) {
 		filled(f, &t->parked, fill_ctl(f->dir));
-		task_drop(t);
+		trip_drop(t);
 	} else if (n->listing && listing_is_fresh(n->listing, n->thread)) {
 		filled(f, &t->parked, fill_sandbox(f->dir, n->listing));
-		task_drop(t);
+		trip_drop(t);
 	} else {
-		task_begin(t, start_list, listed);
+		trip_begin(t, start_list, listed);
 	}
 }
 

@@ -90,17 +90,17 @@ void entry_void_dir(struct node *dir)
 		fuse_lowlevel_notify_inval_inode(dir->fs->se, dir->ino, -1, 0);
 }
 
-void entry_done(struct task *t, int err)
+void entry_done(struct trip *t, int err)
 {
 	struct node *n;
 
-	if (err == -ENOENT && task_is_current(t)) {
+	if (err == -ENOENT && trip_is_current(t)) {
 		n = node_child(t->node, t->name);
 		if (n && !n->stage)
 			node_detach(n);
 	}
 	if (err == 0)
-		err = entry_adopt(t->node, t->name, &t->attr, task_is_current(t), &n);
+		err = entry_adopt(t->node, t->name, &t->attr, trip_is_current(t), &n);
 	if (err < 0) {
 		parked_err(&t->parked, err);
 		return;
@@ -109,7 +109,7 @@ void entry_done(struct task *t, int err)
 	node_unref(n);
 }
 
-void entry_changed(struct task *t, int err)
+void entry_changed(struct trip *t, int err)
 {
 	entry_void_dir(t->node);
 	if (err < 0) {
@@ -118,5 +118,5 @@ void entry_changed(struct task *t, int err)
 	}
 	t->changes = false;
 	t->remote.once = false;
-	task_begin(t, task_lstat, entry_done);
+	trip_begin(t, trip_lstat, entry_done);
 }

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "node.h"
-#include "task.h"
+#include "trip.h"
 
 /* How long the kernel may believe attributes, names. */
 #define ATTR_SECONDS  1.0
@@ -28,7 +28,7 @@ int entry_known(struct node *dir, const char *name, struct node **ret) MUST_CHEC
 /* Nothing in that directory is to be believed, nor its own attributes. */
 void entry_void_dir(struct node *dir);
 
-/* done() for a task whose t->attr is of t->name in t->node: answers with that entry. */
-void entry_done(struct task *t, int err);
+/* done() for a trip whose t->attr is of t->name in t->node: answers with that entry. */
+void entry_done(struct trip *t, int err);
 /* done() for a change of that name: then looks at it, and answers as above. */
-void entry_changed(struct task *t, int err);
+void entry_changed(struct trip *t, int err);

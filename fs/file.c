@@ -152,7 +152,7 @@ static int finish_open(struct parked *p, struct node *n, int flags)
 	return 0;
 }
 
-static void opened(struct task *t, int err)
+static void opened(struct trip *t, int err)
 {
 	struct node *n = t->node;
 
@@ -173,15 +173,15 @@ static void opened(struct task *t, int err)
 /* Is it up? Whoever is not in the sandbox yet asks for the thread's root. */
 static void start_open(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
+	struct trip *t = trip_of(r);
 
 	if (t->node->unborn || !t->node->parent)
 		sandbox_lstat(sb, &r->call, sandbox_root(sb), &t->attr);
 	else
-		task_lstat(r, sb);
+		trip_lstat(r, sb);
 }
 
-static void reopened(struct task *t, int err)
+static void reopened(struct trip *t, int err)
 {
 	if (err == 0)
 		err = finish_open(&t->parked, t->node, (int)t->flags);
@@ -192,7 +192,7 @@ static void reopened(struct task *t, int err)
 void sandbox_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 {
 	struct parked p;
-	struct task *t;
+	struct trip *t;
 	bool local = n->stage || !n->parent;
 
 	if (local || node_is_fresh(n)) {
@@ -208,11 +208,11 @@ void sandbox_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 			return;
 		}
 	}
-	t = task_new(n->fs, req, n);
+	t = trip_new(n->fs, req, n);
 	if (!t)
 		return;
 	t->flags = (unsigned)fi->flags;
-	task_begin(t, start_open, local ? reopened : opened);
+	trip_begin(t, start_open, local ? reopened : opened);
 }
 
 /* ---- create ---- */
@@ -278,7 +278,7 @@ static int finish_create(struct parked *p, struct node *dir, const char *name, m
 	return 0;
 }
 
-static void created(struct task *t, int err)
+static void created(struct trip *t, int err)
 {
 	if (err == 0)
 		err = finish_create(&t->parked, t->node, t->name2, t->mode, (int)t->flags);
@@ -290,7 +290,7 @@ void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_
 		       struct fuse_file_info *fi)
 {
 	struct parked p;
-	struct task *t;
+	struct trip *t;
 
 	if (tenant_try_acquire(dir->thread->tenant) == 0) {
 		int r;
@@ -303,14 +303,14 @@ void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_
 		(void)tenant_release(dir->thread->tenant);
 		return;
 	}
-	t = task_new(dir->fs, req, dir);
-	if (!t || !task_name(t, &t->name2, name))
+	t = trip_new(dir->fs, req, dir);
+	if (!t || !trip_name(t, &t->name2, name))
 		return;
 	t->mode = mode;
 	t->flags = (unsigned)fi->flags;
 	/* The directory itself, to have the sandbox up. */
 	t->name = NULL;
-	task_begin(t, task_lstat, created);
+	trip_begin(t, trip_lstat, created);
 }
 
 /* ---- read ---- */

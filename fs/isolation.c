@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/wait.h>
 
-extern char **environ;
-
 #define WAY_OUT "; or mount with -o isolation=none, where commands run without walls"
 
 static int spawn(int err_fd, pid_t *ret)

@@ -135,7 +135,8 @@ void command_wait_end(struct job_wait *w)
 
 void command_let_go_sandbox(struct command *c)
 {
-	sandbox_put(STEAL(c->sb));
+	if (c->sb)
+		sandbox_put(STEAL(c->sb));
 	if (c->leased) {
 		c->leased = false;
 		thread_unlease(c->thread);
@@ -226,24 +227,28 @@ void command_abandon(struct command *c)
 
 /* ---- looking ---- */
 
-/* The sandbox is gone, or has never heard of it. */
+/* The sandbox is gone. */
 static bool is_final(int err)
 {
-	return err == -ENOTCONN || err == -ESHUTDOWN || err == -ENOENT || err == -ESRCH;
+	return err == -ENOTCONN || err == -ESHUTDOWN;
 }
 
 static void look_failed(struct command *c, int err, const char *message)
 {
 	int64_t now = clock_ms();
 
-	(void)tenant_report(c->thread->tenant, c->sb, err);
-	if (c->failing_ms == 0) {
-		c->failing_ms = now;
-		thread_failed(c->thread, "asking for a command", err, message);
+	if (err == -ESRCH) {
+		lose(c, -EIO, "the sandbox does not know it any more");
+		return;
 	}
-	if (is_final(err) || now - c->failing_ms >= GIVE_UP_MS) {
+	(void)tenant_report(c->thread->tenant, c->sb, err);
+	if (is_final(err) || (c->failing_ms && now - c->failing_ms >= GIVE_UP_MS)) {
 		lose(c, err, message);
 		return;
+	}
+	if (!c->failing_ms) {
+		c->failing_ms = now;
+		thread_failed(c->thread, "asking how a command goes", err, message);
 	}
 	wake_shell(c, err);
 	c->looked_ms = now;

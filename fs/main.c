@@ -10,7 +10,6 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cmd.h"
 #include "secret.h"
@@ -18,6 +17,7 @@
 /* What reading the arguments comes to, besides a negative errno. */
 enum { RUN, SHOW_HELP, WRONG };
 
+PRINTF_LIKE(1, 0)
 static void say(const char *fmt, va_list ap, const char *hint, const char *command)
 {
 	struct buf line CLEANUP_BUF = BUF_INIT(0);
@@ -94,11 +94,11 @@ static int mount_places(struct mount_args *a, int argc, char **argv)
 	int left = argc - optind;
 
 	if (left == 1 && (strstr(argv[optind], "://") || strcmp(argv[optind], "embedded:") == 0))
-		return wrong("mount", "the mount point is missing");
+		return wrong("mount", "the mountpoint is missing");
 	if (left > 2)
 		return wrong("mount", "too many arguments, beginning with '%s'", argv[optind + 2]);
 	if (left < 1)
-		return wrong("mount", "the mount point is missing");
+		return wrong("mount", "the mountpoint is missing");
 	if (left == 2)
 		a->source = argv[optind++];
 	a->mountpoint = argv[optind];
@@ -173,20 +173,12 @@ static int read_settings(const struct mount_args *a, struct options *o)
 	return r;
 }
 
+/* Whether it will do is cmd_mount()'s to find out. */
 static int find_mountpoint(const char *path, struct options *o)
 {
-	struct stat st;
-
 	o->mountpoint = realpath(path, NULL);
-	if (!o->mountpoint || stat(o->mountpoint, &st) < 0) {
-		if (errno != ENOTCONN)
-			return cmd_fail("mount point '%s': %s", path, strerrordesc_np(errno));
-		return cmd_fail("the daemon of the mount at '%s' is dead: threadfs unmount '%s' "
-				"removes what is left",
-				path, path);
-	}
-	if (!S_ISDIR(st.st_mode))
-		return cmd_fail("mount point '%s' is not a directory", path);
+	if (!o->mountpoint)
+		return cmd_fail("the mountpoint '%s': %s", path, strerrordesc_np(errno));
 	return 0;
 }
 
@@ -240,8 +232,8 @@ static int main_unmount(int argc, char **argv)
 		lazy = true;
 	}
 	if (argc - optind != 1) {
-		wrong("unmount", argc == optind ? "the mount point is missing"
-						: "only one mount point at a time");
+		wrong("unmount", argc == optind ? "the mountpoint is missing"
+						: "only one mountpoint at a time");
 		return EXIT_USAGE;
 	}
 	return cmd_unmount(argv[optind], lazy);
@@ -267,7 +259,7 @@ static int main_status(int argc, char **argv)
 		json = true;
 	}
 	if (argc - optind > 1) {
-		wrong("status", "only one mount point at a time");
+		wrong("status", "only one mountpoint at a time");
 		return EXIT_USAGE;
 	}
 	return cmd_status(argv[optind], json);

@@ -46,9 +46,9 @@ static uid_t find_owner(char *super_options)
 }
 
 /* id parent major:minor root point options [tag…] - type source super-options */
-bool mounts_parse_line(char *line, struct mount *ret)
+bool mounts_parse_line(char *line, struct mount_entry *ret)
 {
-	struct mount m = { 0 };
+	struct mount_entry m = { 0 };
 	char *rest = line, *field, *options;
 
 	field = next_field(&rest);
@@ -78,7 +78,7 @@ bool mounts_parse_line(char *line, struct mount *ret)
 
 static int add(struct mounts *m, char *line)
 {
-	struct mount found, *list;
+	struct mount_entry found, *list;
 
 	if (!mounts_parse_line(line, &found))
 		return 0;
@@ -128,7 +128,7 @@ void mounts_release(struct mounts *m)
 
 /* ---- finding ---- */
 
-bool mount_is_ours(const struct mount *mount)
+bool mount_entry_is_ours(const struct mount_entry *mount)
 {
 	return mount && strcmp(mount->type, MOUNTS_TYPE) == 0;
 }
@@ -142,7 +142,7 @@ bool mounts_has_id(const struct mounts *m, int id)
 }
 
 /* Of several at one place the last one covers the others. */
-const struct mount *mounts_at(const struct mounts *m, const char *path)
+const struct mount_entry *mounts_at(const struct mounts *m, const char *path)
 {
 	for (size_t i = m->count; i > 0; i--)
 		if (strcmp(m->list[i - 1].point, path) == 0)
@@ -159,12 +159,12 @@ static bool lies_in(const char *path, const char *point)
 	return strncmp(path, point, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
-const struct mount *mounts_around(const struct mounts *m, const char *path)
+const struct mount_entry *mounts_around(const struct mounts *m, const char *path)
 {
-	const struct mount *best = NULL;
+	const struct mount_entry *best = NULL;
 
 	for (size_t i = m->count; i > 0; i--) {
-		const struct mount *mount = &m->list[i - 1];
+		const struct mount_entry *mount = &m->list[i - 1];
 
 		if (lies_in(path, mount->point) &&
 		    (!best || strlen(mount->point) > strlen(best->point)))
@@ -177,7 +177,7 @@ bool mounts_is_ours(const char *path)
 {
 	struct mounts m CLEANUP_MOUNTS = { 0 };
 
-	return mounts_read(&m) == 0 && mount_is_ours(mounts_at(&m, path));
+	return mounts_read(&m) == 0 && mount_entry_is_ours(mounts_at(&m, path));
 }
 
 /* ---- paths ---- */

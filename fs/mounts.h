@@ -11,7 +11,7 @@
 
 #define MOUNTS_TYPE "fuse.threadfs"
 
-struct mount {
+struct mount_entry {
 	int id;
 	char *point;  /* absolute, as it is */
 	char *type;   /* "fuse.threadfs" */
@@ -20,7 +20,7 @@ struct mount {
 };
 
 struct mounts {
-	struct mount *list; /* in the order in which they were mounted */
+	struct mount_entry *list; /* in the order in which they were mounted */
 	size_t count;
 };
 
@@ -30,14 +30,14 @@ struct mounts {
 int mounts_read(struct mounts *ret) MUST_CHECK;
 void mounts_release(struct mounts *m);
 /* One line of mountinfo, which is changed; ret points into it. False: not understood. */
-bool mounts_parse_line(char *line, struct mount *ret);
+bool mounts_parse_line(char *line, struct mount_entry *ret);
 
 /* What is mounted on top at exactly this absolute path; NULL: nothing. */
-const struct mount *mounts_at(const struct mounts *m, const char *path);
+const struct mount_entry *mounts_at(const struct mounts *m, const char *path);
 /* The mount that an absolute path without links lies in; NULL if there is none. */
-const struct mount *mounts_around(const struct mounts *m, const char *path);
+const struct mount_entry *mounts_around(const struct mounts *m, const char *path);
 bool mounts_has_id(const struct mounts *m, int id);
-bool mount_is_ours(const struct mount *mount); /* NULL is fine: no */
+bool mount_entry_is_ours(const struct mount_entry *mount); /* NULL is fine: no */
 
 /* Whether this absolute path is where a mount of ours is. */
 bool mounts_is_ours(const char *path);

@@ -14,11 +14,11 @@
 
 /* ---- new ones ---- */
 
-static struct task *change_new(fuse_req_t req, struct node *dir, const char *name)
+static struct trip *change_new(fuse_req_t req, struct node *dir, const char *name)
 {
-	struct task *t = task_new(dir->fs, req, dir);
+	struct trip *t = trip_new(dir->fs, req, dir);
 
-	if (!t || !task_name(t, &t->name, name))
+	if (!t || !trip_name(t, &t->name, name))
 		return NULL;
 	t->changes = true;
 	t->remote.once = true;
@@ -27,8 +27,8 @@ static struct task *change_new(fuse_req_t req, struct node *dir, const char *nam
 
 static void start_mkdir(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 
 	if (path)
 		sandbox_mkdir(sb, &r->call, path, t->mode);
@@ -36,18 +36,18 @@ static void start_mkdir(struct remote *r, struct sandbox *sb)
 
 void sandbox_op_mkdir(fuse_req_t req, struct node *dir, const char *name, mode_t mode)
 {
-	struct task *t = change_new(req, dir, name);
+	struct trip *t = change_new(req, dir, name);
 
 	if (!t)
 		return;
 	t->mode = mode & 07777;
-	task_begin(t, start_mkdir, entry_changed);
+	trip_begin(t, start_mkdir, entry_changed);
 }
 
 static void start_symlink(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 	char *host CLEANUP_FREE = NULL, *target CLEANUP_FREE = NULL;
 	int err;
 
@@ -64,25 +64,25 @@ static void start_symlink(struct remote *r, struct sandbox *sb)
 
 void sandbox_op_symlink(fuse_req_t req, struct node *dir, const char *name, const char *target)
 {
-	struct task *t = change_new(req, dir, name);
+	struct trip *t = change_new(req, dir, name);
 
-	if (t && task_name(t, &t->target, target))
-		task_begin(t, start_symlink, entry_changed);
+	if (t && trip_name(t, &t->target, target))
+		trip_begin(t, start_symlink, entry_changed);
 }
 
 /* ---- hard links ---- */
 
 static void start_link(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *from CLEANUP_FREE = task_path(t, t->other, NULL, sb);
-	char *to CLEANUP_FREE = from ? task_path(t, t->node, t->name, sb) : NULL;
+	struct trip *t = trip_of(r);
+	char *from CLEANUP_FREE = trip_path(t, t->other, NULL, sb);
+	char *to CLEANUP_FREE = from ? trip_path(t, t->node, t->name, sb) : NULL;
 
 	if (to)
 		sandbox_link(sb, &r->call, from, to);
 }
 
-static void link_looked(struct task *t, int err)
+static void link_looked(struct trip *t, int err)
 {
 	struct node *n;
 
@@ -100,7 +100,7 @@ static void link_looked(struct task *t, int err)
 	entry_done(t, err);
 }
 
-static void linked(struct task *t, int err)
+static void linked(struct trip *t, int err)
 {
 	file_resume(t->other);
 	entry_void_dir(t->node);
@@ -110,31 +110,31 @@ static void linked(struct task *t, int err)
 		return;
 	}
 	t->changes = t->remote.once = false;
-	task_begin(t, task_lstat, link_looked);
+	trip_begin(t, trip_lstat, link_looked);
 }
 
 static void link_settled(void *ctx, int err)
 {
-	struct task *t = ctx;
+	struct trip *t = ctx;
 
 	if (err < 0 || !t->parked.req)
 		file_resume(t->other);
-	if (!task_goes_on(t))
+	if (!trip_goes_on(t))
 		return;
 	if (err < 0)
-		task_end(t, err);
+		trip_end(t, err);
 	else
-		task_begin(t, start_link, linked);
+		trip_begin(t, start_link, linked);
 }
 
 void sandbox_op_link(fuse_req_t req, struct node *n, struct node *dir, const char *name)
 {
-	struct task *t = change_new(req, dir, name);
+	struct trip *t = change_new(req, dir, name);
 
 	if (!t)
 		return;
 	if (n->kind != NODE_SANDBOX || n->thread != dir->thread) {
-		task_end(t, -EXDEV);
+		trip_end(t, -EXDEV);
 		return;
 	}
 	t->other = node_ref(n);
@@ -145,14 +145,14 @@ void sandbox_op_link(fuse_req_t req, struct node *n, struct node *dir, const cha
 
 static void start_unlink(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 
 	if (path)
 		sandbox_unlink(sb, &r->call, path);
 }
 
-static void unlinked(struct task *t, int err)
+static void unlinked(struct trip *t, int err)
 {
 	if (t->other && (err == 0 || err == -ENOENT))
 		file_gone(t->other);
@@ -164,41 +164,41 @@ static void unlinked(struct task *t, int err)
 
 static void unlink_settled(void *ctx, int err)
 {
-	struct task *t = ctx;
+	struct trip *t = ctx;
 
 	(void)err; /* there is nothing to wait for, then */
 	if (!t->parked.req)
 		file_resume(t->other);
-	if (task_goes_on(t))
-		task_begin(t, start_unlink, unlinked);
+	if (trip_goes_on(t))
+		trip_begin(t, start_unlink, unlinked);
 }
 
 static void unlink_kept(void *ctx)
 {
-	struct task *t = ctx;
+	struct trip *t = ctx;
 
-	if (task_goes_on(t))
+	if (trip_goes_on(t))
 		file_settle(t->other, false, unlink_settled, t);
 }
 
 void sandbox_op_unlink(fuse_req_t req, struct node *dir, const char *name)
 {
 	struct node *n = node_child(dir, name);
-	struct task *t = change_new(req, dir, name);
+	struct trip *t = change_new(req, dir, name);
 
 	if (!t)
 		return;
 	if (!n || n->kind != NODE_SANDBOX) {
 		if (n)
-			task_end(t, -EPERM);
+			trip_end(t, -EPERM);
 		else
-			task_begin(t, start_unlink, unlinked);
+			trip_begin(t, start_unlink, unlinked);
 		return;
 	}
 	if (n->unborn && !stage_is_uploading(n->stage)) {
 		file_gone(n);
 		entry_void_dir(dir);
-		task_end(t, 0);
+		trip_end(t, 0);
 		return;
 	}
 	t->other = node_ref(n);
@@ -207,14 +207,14 @@ void sandbox_op_unlink(fuse_req_t req, struct node *dir, const char *name)
 
 static void start_rmdir(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 
 	if (path)
 		sandbox_rmdir(sb, &r->call, path);
 }
 
-static void rmdir_done(struct task *t, int err)
+static void rmdir_done(struct trip *t, int err)
 {
 	struct node *n = node_child(t->node, t->name);
 
@@ -227,33 +227,33 @@ static void rmdir_done(struct task *t, int err)
 void sandbox_op_rmdir(fuse_req_t req, struct node *dir, const char *name)
 {
 	struct node *n = node_child(dir, name), *child, *next;
-	struct task *t = change_new(req, dir, name);
+	struct trip *t = change_new(req, dir, name);
 
 	if (!t)
 		return;
 	if (n && n->kind != NODE_SANDBOX) {
-		task_end(t, -EPERM);
+		trip_end(t, -EPERM);
 		return;
 	}
 	/* The sandbox does not know of these yet. */
 	if (n) {
 		HASH_ITER (by_name, n->children, child, next) {
 			if (child->unborn) {
-				task_end(t, -ENOTEMPTY);
+				trip_end(t, -ENOTEMPTY);
 				return;
 			}
 		}
 	}
-	task_begin(t, start_rmdir, rmdir_done);
+	trip_begin(t, start_rmdir, rmdir_done);
 }
 
 /* ---- rename ---- */
 
 static void start_rename(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *from CLEANUP_FREE = task_path(t, t->node, t->name, sb);
-	char *to CLEANUP_FREE = from ? task_path(t, t->other, t->name2, sb) : NULL;
+	struct trip *t = trip_of(r);
+	char *from CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
+	char *to CLEANUP_FREE = from ? trip_path(t, t->other, t->name2, sb) : NULL;
 
 	if (to)
 		sandbox_rename(sb, &r->call, from, to, t->flags);
@@ -277,7 +277,7 @@ static void exchange_nodes(struct node *a, struct node *b)
 	node_unref(dir_b);
 }
 
-static void renamed(struct task *t, int err)
+static void renamed(struct trip *t, int err)
 {
 	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
 
@@ -304,52 +304,52 @@ static void renamed(struct task *t, int err)
 
 static void rename_settled(void *ctx, int err)
 {
-	struct task *t = ctx;
+	struct trip *t = ctx;
 	struct node *n = node_child(t->node, t->name);
 
 	if (err < 0 || !t->parked.req) {
 		if (n)
 			file_resume(n);
-		if (task_goes_on(t))
-			task_end(t, err);
+		if (trip_goes_on(t))
+			trip_end(t, err);
 		return;
 	}
-	task_begin(t, start_rename, renamed);
+	trip_begin(t, start_rename, renamed);
 }
 
 static void rename_kept(void *ctx)
 {
-	struct task *t = ctx;
+	struct trip *t = ctx;
 	struct node *n;
 
-	if (!task_goes_on(t))
+	if (!trip_goes_on(t))
 		return;
 	n = node_child(t->node, t->name);
 	if (n)
 		file_settle(n, true, rename_settled, t);
 	else
-		task_begin(t, start_rename, renamed);
+		trip_begin(t, start_rename, renamed);
 }
 
 void sandbox_op_rename(fuse_req_t req, struct node *dir, const char *name, struct node *to_dir,
 		       const char *to_name, unsigned flags)
 {
 	struct node *n = node_child(dir, name), *there;
-	struct task *t = change_new(req, dir, name);
+	struct trip *t = change_new(req, dir, name);
 
-	if (!t || !task_name(t, &t->name2, to_name))
+	if (!t || !trip_name(t, &t->name2, to_name))
 		return;
 	t->other = node_ref(to_dir);
 	t->flags = flags;
 	there = node_child(to_dir, to_name);
 	if (to_dir->thread != dir->thread) {
-		task_end(t, -EXDEV);
+		trip_end(t, -EXDEV);
 	} else if ((n && n->kind != NODE_SANDBOX) || (there && there->kind != NODE_SANDBOX)) {
-		task_end(t, -EPERM);
+		trip_end(t, -EPERM);
 	} else if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
-		task_end(t, -EINVAL);
+		trip_end(t, -EINVAL);
 	} else if (there && there->unborn && (flags & RENAME_NOREPLACE)) {
-		task_end(t, -EEXIST);
+		trip_end(t, -EEXIST);
 	} else if (there && there != n && !(flags & RENAME_EXCHANGE)) {
 		if (there->unborn)
 			file_gone(there); /* it would only come back over the new one */

@@ -47,7 +47,9 @@ void stage_set_attr(struct stage *s, int mode, const struct timespec *mtime);
 /* Somebody waits until all that was written before is confirmed by the sandbox. */
 struct flush_op {
 	void (*done)(struct flush_op *op, int err); /* once; perhaps from inside stage_flush() */
-	struct flush_op *prev, *next;               /* private */
+	/* private */
+	uint64_t until;
+	struct flush_op *prev, *next;
 };
 /*
  * Uploads what is not confirmed yet (an unborn file even if it is empty). After

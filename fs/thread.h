@@ -36,6 +36,7 @@ struct thread {
 	uint64_t writes;
 
 	struct transfer *transfers; /* transfer.h */
+	bool no_range;              /* its server sends whole files only: fetch.c found out */
 	struct jobs *jobs;          /* jobs.h; NULL: none yet */
 
 	int last_error; /* negative errno of the last failure that somebody should know of; 0 */

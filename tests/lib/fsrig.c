@@ -318,18 +318,18 @@ static void begin_read(void *ctx)
 {
 	struct fsrig_read *rd = ctx;
 
-	rd->ask(rd->what, &rd->op);
+	rd->read(rd->what, &rd->op);
 }
 
 void fsrig_read_begin(struct fsrig *r, struct fsrig_read *rd,
-		      void (*ask)(void *what, struct read_op *op), void *what, void *to, size_t len,
-		      uint64_t offset)
+		      void (*read)(void *what, struct read_op *op), void *what, void *to,
+		      size_t len, uint64_t offset)
 {
 	pthread_condattr_t attr;
 
 	*rd = (struct fsrig_read){
 		.op = { .offset = offset, .size = len, .done = on_read },
-		.ask = ask,
+		.read = read,
 		.what = what,
 		.to = to,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -366,11 +366,11 @@ ssize_t fsrig_read_end(struct fsrig_read *rd)
 	return got;
 }
 
-ssize_t fsrig_read(struct fsrig *r, void (*ask)(void *what, struct read_op *op), void *what,
+ssize_t fsrig_read(struct fsrig *r, void (*read)(void *what, struct read_op *op), void *what,
 		   void *to, size_t len, uint64_t offset)
 {
 	struct fsrig_read rd;
 
-	fsrig_read_begin(r, &rd, ask, what, to, len, offset);
+	fsrig_read_begin(r, &rd, read, what, to, len, offset);
 	return fsrig_read_end(&rd);
 }

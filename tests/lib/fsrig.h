@@ -65,7 +65,7 @@ int fsrig_lstat(struct fsrig *r, struct node *n);
 void fsrig_put(struct fsrig *r, struct node *n);
 
 /*
- * A read that somebody waits for. ask: reader_read or stage_read, by an adapter;
+ * A read that somebody waits for. read: reader_read or stage_read, by an adapter;
  * called on the loop.
  */
 struct fsrig_read {
@@ -74,18 +74,18 @@ struct fsrig_read {
 	ssize_t got; /* bytes, or a negative errno */
 	bool done;
 	/* private */
-	void (*ask)(void *what, struct read_op *op);
+	void (*read)(void *what, struct read_op *op);
 	void *what;
 	char *to;
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 };
 void fsrig_read_begin(struct fsrig *r, struct fsrig_read *rd,
-		      void (*ask)(void *what, struct read_op *op), void *what, void *to, size_t len,
-		      uint64_t offset);
+		      void (*read)(void *what, struct read_op *op), void *what, void *to,
+		      size_t len, uint64_t offset);
 bool fsrig_read_is_done(struct fsrig_read *rd);
 /* Waits, 60 s at most (then -ETIME). Any thread. */
 ssize_t fsrig_read_end(struct fsrig_read *rd);
 /* Both. */
-ssize_t fsrig_read(struct fsrig *r, void (*ask)(void *what, struct read_op *op), void *what,
+ssize_t fsrig_read(struct fsrig *r, void (*read)(void *what, struct read_op *op), void *what,
 		   void *to, size_t len, uint64_t offset);

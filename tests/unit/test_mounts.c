@@ -14,7 +14,7 @@
 #include "cmd.h"
 #include "mounts.h"
 
-static bool parse(const char *line, struct mount *ret)
+static bool parse(const char *line, struct mount_entry *ret)
 {
 	static char copy[512];
 
@@ -24,7 +24,7 @@ static bool parse(const char *line, struct mount *ret)
 
 static void test_lines(void **state UNUSED)
 {
-	struct mount m;
+	struct mount_entry m;
 
 	assert_true(parse("36 35 0:42 / /mnt/a rw,nosuid shared:1 master:2 - fuse.threadfs "
 			  "embedded: rw,user_id=1000,group_id=100\n",
@@ -34,13 +34,13 @@ static void test_lines(void **state UNUSED)
 	assert_string_equal(m.type, "fuse.threadfs");
 	assert_string_equal(m.source, "embedded:");
 	assert_int_equal(m.owner, 1000);
-	assert_true(mount_is_ours(&m));
+	assert_true(mount_entry_is_ours(&m));
 
 	assert_true(parse("1 1 8:1 / / rw - ext4 /dev/sda1 rw,errors=remount-ro\n", &m));
 	assert_string_equal(m.point, "/");
 	assert_int_equal(m.owner, (uid_t)-1);
-	assert_false(mount_is_ours(&m));
-	assert_false(mount_is_ours(NULL));
+	assert_false(mount_entry_is_ours(&m));
+	assert_false(mount_entry_is_ours(NULL));
 
 	/* Blank, tab, newline, backslash and '#'; what only looks like one of them stays. */
 	assert_true(parse("9 1 0:1 / /a\\040b\\011c\\012d\\134040\\043\\9\\04 rw - fuse.threadfs "
@@ -56,7 +56,7 @@ static void test_lines(void **state UNUSED)
 static void test_broken_lines(void **state UNUSED)
 {
 	static const char good[] = "36 35 0:42 / /mnt rw x:1 - fuse.threadfs embedded: rw";
-	struct mount m = { .id = -7 };
+	struct mount_entry m = { .id = -7 };
 	char cut[sizeof(good)];
 
 	for (size_t len = 0; len + strlen(" rw") < strlen(good); len++) {
@@ -74,7 +74,7 @@ static char ours[] = MOUNTS_TYPE, other[] = "ext4";
 
 static void test_finding(void **state UNUSED)
 {
-	struct mount list[] = {
+	struct mount_entry list[] = {
 		{ .id = 1, .point = root, .type = other },
 		{ .id = 2, .point = agents, .type = other },
 		{ .id = 3, .point = agents, .type = ours },
@@ -120,7 +120,7 @@ static void resolves(const char *path, const char *to)
 static void test_resolving(void **state UNUSED)
 {
 	char scratch[SCRATCH_MAX], path[2 * SCRATCH_MAX], link[2 * SCRATCH_MAX];
-	struct mount list[1] = { { .id = 1, .type = ours } };
+	struct mount_entry list[1] = { { .id = 1, .type = ours } };
 	struct mounts m = { .list = list, .count = 1 };
 	char *dir CLEANUP_FREE = NULL, *before CLEANUP_FREE = getcwd(NULL, 0);
 	char *whole CLEANUP_FREE = NULL;

@@ -1,10 +1,10 @@
 /* Requests that take operations on a sandbox. Loop thread only. */
-#include "task.h"
+#include "trip.h"
 
 #include <errno.h>
 #include <string.h>
 
-static void free_task(struct task *t)
+static void free_trip(struct trip *t)
 {
 	entries_release(&t->entries);
 	node_unref(t->node);
@@ -17,25 +17,25 @@ static void free_task(struct task *t)
 
 static void on_interrupt(struct parked *p)
 {
-	struct task *t = CONTAINER_OF(p, struct task, parked);
+	struct trip *t = CONTAINER_OF(p, struct trip, parked);
 
 	if (remote_is_busy(&t->remote))
 		remote_cancel(&t->remote);
 	else
-		parked_err(p, -EINTR); /* it waits for something else: see task_goes_on() */
+		parked_err(p, -EINTR); /* it waits for something else: see trip_goes_on() */
 }
 
-bool task_goes_on(struct task *t)
+bool trip_goes_on(struct trip *t)
 {
 	if (t->parked.req)
 		return true;
-	free_task(t);
+	free_trip(t);
 	return false;
 }
 
-struct task *task_new(struct fs *fs, fuse_req_t req, struct node *n)
+struct trip *trip_new(struct fs *fs, fuse_req_t req, struct node *n)
 {
-	struct task *t = calloc(1, sizeof(*t));
+	struct trip *t = calloc(1, sizeof(*t));
 
 	if (!t) {
 		fuse_reply_err(req, ENOMEM);
@@ -47,39 +47,39 @@ struct task *task_new(struct fs *fs, fuse_req_t req, struct node *n)
 	return t;
 }
 
-void task_drop(struct task *t)
+void trip_drop(struct trip *t)
 {
-	free_task(t);
+	free_trip(t);
 }
 
-void task_end(struct task *t, int err)
+void trip_end(struct trip *t, int err)
 {
 	parked_err(&t->parked, err);
-	free_task(t);
+	free_trip(t);
 }
 
-bool task_name(struct task *t, char **where, const char *name)
+bool trip_name(struct trip *t, char **where, const char *name)
 {
 	*where = strdup(name);
 	if (*where)
 		return true;
-	task_end(t, -ENOMEM);
+	trip_end(t, -ENOMEM);
 	return false;
 }
 
 static void on_done(struct remote *r, int err)
 {
-	struct task *t = task_of(r);
+	struct trip *t = trip_of(r);
 
 	if (t->changes)
 		r->thread->writes++;
 	t->done(t, err);
 	if (!remote_is_busy(r) && !t->parked.req)
-		free_task(t);
+		free_trip(t);
 }
 
-void task_begin(struct task *t, void (*start)(struct remote *r, struct sandbox *sb),
-		void (*done)(struct task *t, int err))
+void trip_begin(struct trip *t, void (*start)(struct remote *r, struct sandbox *sb),
+		void (*done)(struct trip *t, int err))
 {
 	t->done = done;
 	if (t->changes)
@@ -88,12 +88,12 @@ void task_begin(struct task *t, void (*start)(struct remote *r, struct sandbox *
 	remote_begin(&t->remote, t->node->thread, start, on_done);
 }
 
-bool task_is_current(const struct task *t)
+bool trip_is_current(const struct trip *t)
 {
 	return t->writes + (t->changes ? 1 : 0) == t->node->thread->writes;
 }
 
-char *task_path(struct task *t, const struct node *n, const char *name, struct sandbox *sb)
+char *trip_path(struct trip *t, const struct node *n, const char *name, struct sandbox *sb)
 {
 	char *path;
 	int r = node_path(n, name, sb, &path);
@@ -104,10 +104,10 @@ char *task_path(struct task *t, const struct node *n, const char *name, struct s
 	return NULL;
 }
 
-void task_lstat(struct remote *r, struct sandbox *sb)
+void trip_lstat(struct remote *r, struct sandbox *sb)
 {
-	struct task *t = task_of(r);
-	char *path CLEANUP_FREE = task_path(t, t->node, t->name, sb);
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 
 	if (path)
 		sandbox_lstat(sb, &r->call, path, &t->attr);

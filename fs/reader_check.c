@@ -1,0 +1,213 @@
+/*
+ * Which version a reader reads, and what becomes of him when the file is
+ * another one: see reader_read(). Loop thread only.
+ */
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "reader_i.h"
+
+struct check {
+	struct remote remote;
+	struct node *node;     /* counted */
+	struct reader *reader; /* NULL: nobody wants to know */
+	struct attr now;
+	uint64_t writes; /* the thread's, at the start */
+};
+
+/* ---- judging ---- */
+
+static bool same_file(const struct attr *a, const struct attr *b)
+{
+	return a->partial || b->partial || (a->ino == b->ino && a->dev == b->dev);
+}
+
+static bool has_grown(const struct attr *was, const struct attr *now)
+{
+	return S_ISREG(now->mode) && same_file(was, now) && now->size > was->size;
+}
+
+/* Another name, mode or link: the content was not written. */
+static bool was_renamed(const struct attr *was, const struct attr *now)
+{
+	return S_ISREG(now->mode) && same_file(was, now) && now->size == was->size &&
+	       now->mtime.tv_sec == was->mtime.tv_sec && now->mtime.tv_nsec == was->mtime.tv_nsec;
+}
+
+bool reader_is_outdated(const struct reader *r)
+{
+	const struct node *n = r->node;
+
+	return !r->kept && node_is_fresh(n) && !attr_same_version(&n->attr, &r->version) &&
+	       !has_grown(&r->version, &n->attr);
+}
+
+static bool all_wait_behind(const struct reader *r)
+{
+	struct read_op *op;
+
+	DL_FOREACH (r->waiting, op) {
+		if (op->offset < r->version.size)
+			return false;
+	}
+	return r->waiting;
+}
+
+/* ---- consequences ---- */
+
+static void answer_ends(struct reader *r)
+{
+	struct read_op *op, *next;
+	bool again;
+
+	do {
+		again = false;
+		DL_FOREACH_SAFE (r->waiting, op, next) {
+			if (op->offset < r->version.size)
+				continue;
+			reader_answer(r, op, 0, NULL, 0);
+			again = !r->dead;
+			break;
+		}
+	} while (again);
+}
+
+static struct jump *landed(const struct reader *r)
+{
+	struct jump *j;
+
+	DL_SEARCH_SCALAR(r->jumps, j, fetch, NULL);
+	return j;
+}
+
+/* What loose fetches brought is good. */
+static void believe(struct reader *r)
+{
+	struct jump *j;
+
+	if (reader_has_end(r))
+		r->proven = true;
+	while (!r->dead && (j = landed(r)))
+		reader_jump_answer(j);
+}
+
+static void adopt(struct reader *r, const struct attr *now, bool keep_bytes)
+{
+	reader_drop(r, keep_bytes);
+	r->version = *now;
+	r->proven = false;
+	if (!keep_bytes) {
+		r->touched = false;
+		r->doubt = 0;
+		r->first.len = r->last.len = 0;
+	}
+}
+
+static void judge(struct reader *r, const struct attr *now)
+{
+	const struct attr *was = &r->version;
+
+	if (attr_same_version(now, was)) {
+		believe(r);
+		if (!r->dead)
+			answer_ends(r);
+		return;
+	}
+	/* As much as was wanted of it is here. */
+	if (r->growing && has_grown(was, now) && ((reader_has_end(r) && !r->proven) || landed(r))) {
+		believe(r);
+		return;
+	}
+	if (S_ISREG(now->mode) && (!r->touched || all_wait_behind(r))) {
+		bool grown = has_grown(was, now);
+
+		/* After some of these nobody knows whether it ever stands still. */
+		r->growing = grown && (r->growing || r->changes >= 2);
+		adopt(r, now, grown && r->touched);
+	} else if (has_grown(was, now)) {
+		r->growing = true;
+		adopt(r, now, true);
+		r->doubt = DOUBT_ALL;
+	} else if (was_renamed(was, now)) {
+		adopt(r, now, true);
+		r->doubt = DOUBT_ALL;
+	} else {
+		r->stale = true;
+	}
+}
+
+static void on_checked(struct remote *remote, int err)
+{
+	struct check *c = CONTAINER_OF(remote, struct check, remote);
+	struct reader *r = c->reader;
+
+	if (r) {
+		r->check = NULL;
+		if (err == 0 && c->writes == c->node->thread->writes)
+			node_set_attr(c->node, &c->now);
+		reader_enter(r);
+		if (r->kept)
+			; /* it does not matter any more */
+		else if (err == -ENOENT || err == -ENOTDIR || err == -ESTALE)
+			r->stale = true; /* the name is another's or nobody's */
+		else if (err < 0)
+			reader_fail(r, err);
+		else
+			judge(r, &c->now);
+		if (!r->dead && r->changes > CHANGES_MAX) {
+			r->changes = 0;
+			reader_fail_waiting(r, -ESTALE);
+		}
+		reader_pump(r);
+		reader_leave(r);
+	}
+	node_unref(c->node);
+	free(c);
+}
+
+static void start(struct remote *remote, struct sandbox *sb)
+{
+	struct check *c = CONTAINER_OF(remote, struct check, remote);
+	char *path CLEANUP_FREE = NULL;
+	int r = node_path(c->node, NULL, sb, &path);
+
+	if (r < 0)
+		remote_fail(remote, r);
+	else
+		sandbox_lstat(sb, &remote->call, path, &c->now);
+}
+
+void reader_check(struct reader *r)
+{
+	struct check *c;
+
+	if (r->check)
+		return;
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		reader_fail(r, -ENOMEM);
+		return;
+	}
+	c->reader = r;
+	c->node = node_ref(r->node);
+	c->writes = r->node->thread->writes;
+	r->check = c;
+	remote_begin(&c->remote, r->node->thread, start, on_checked);
+}
+
+void reader_check_leave(struct reader *r)
+{
+	if (!r->check)
+		return;
+	r->check->reader = NULL;
+	remote_cancel(&r->check->remote);
+	r->check = NULL;
+}
+
+void reader_changed(struct reader *r)
+{
+	r->changes++;
+	node_void_attr(r->node);
+	reader_check(r);
+}

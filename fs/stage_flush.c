@@ -1,0 +1,310 @@
+/*
+ * When a stage's changes go up, who waits for that, and what becomes of those
+ * that nobody waits for. Loop thread only.
+ */
+#include <errno.h>
+#include <utlist.h>
+
+#include "stage_i.h"
+
+enum { RETRY_FIRST_S = 30, RETRY_LAST_S = 600 };
+
+/* ---- what is due ---- */
+
+static bool is_resting(const struct stage *s)
+{
+	return ev_is_active(&s->retry) && !s->waiters;
+}
+
+static bool is_wanted(const struct stage *s)
+{
+	return (s->waiters || s->asked > s->confirmed || s->abandoned) && !is_resting(s);
+}
+
+static void pump_appends(struct stage *s)
+{
+	uint64_t waiting = s->queue_end - s->queue_at;
+
+	if (waiting > 0) {
+		if (is_wanted(s) || s->reads || (waiting >= PIECE_MAX && !s->no_stream))
+			stage_send_appends(s);
+	} else if (s->reads) {
+		stage_end_appends(s);
+		stage_fill(s);
+	} else if (stage_is_dirty(s) && is_wanted(s)) {
+		if (s->sent < s->content) /* what was not sent is lost: see stage_upload.c */
+			s->sent = s->content;
+		stage_send_attrs(s);
+	}
+}
+
+static void pump_content(struct stage *s)
+{
+	if (s->reads || s->keepers)
+		stage_fill(s);
+	if (s->freed || s->delivery || !stage_is_dirty(s) || !is_wanted(s))
+		return;
+	if (s->sent >= s->content) {
+		if (!s->fill) /* which would see another version of our own making */
+			stage_send_attrs(s);
+	} else if (stage_is_complete(s)) {
+		stage_absorb(s);
+		stage_send(s);
+	} else {
+		stage_fill(s);
+	}
+}
+
+void stage_pump(struct stage *s)
+{
+	if (s->freed || s->delivery || s->orphan || s->held)
+		return;
+	stage_enter(s);
+	if (s->appending)
+		pump_appends(s);
+	else
+		pump_content(s);
+	stage_leave(s);
+}
+
+/* ---- who waits ---- */
+
+static void tell_confirmed(struct stage *s)
+{
+	struct flush_op *op, *next;
+
+again:
+	DL_FOREACH_SAFE (s->waiters, op, next) {
+		if (op->until > s->confirmed && !s->orphan)
+			continue;
+		DL_DELETE(s->waiters, op);
+		op->done(op, 0);
+		goto again; /* the list may be another one */
+	}
+}
+
+/* Those who wait now; not those who come while these are told. */
+static void tell_failed(struct stage *s, int err)
+{
+	struct flush_op *op;
+	unsigned n;
+
+	DL_COUNT(s->waiters, op, n);
+	while (n-- > 0 && (op = s->waiters)) {
+		DL_DELETE(s->waiters, op);
+		op->done(op, err);
+	}
+}
+
+static void tell_settlers(struct stage *s)
+{
+	struct stage_waiter *w, *list = STEAL(s->settlers);
+
+	while ((w = list)) {
+		DL_DELETE(list, w);
+		w->settled(w->ctx);
+		free(w);
+	}
+}
+
+void stage_flush(struct stage *s, struct flush_op *op)
+{
+	if (s->orphan || !stage_is_dirty(s)) {
+		op->done(op, 0);
+		return;
+	}
+	op->until = s->asked = s->changes;
+	s->no_stream = false;
+	DL_APPEND(s->waiters, op);
+	stage_end_stream(s);
+	stage_pump(s);
+}
+
+void stage_flush_cancel(struct stage *s, struct flush_op *op)
+{
+	DL_DELETE(s->waiters, op);
+}
+
+/* ---- what nobody waits for ---- */
+
+static void on_retry(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	struct stage *s = w->data;
+
+	stage_enter(s);
+	ev_timer_stop(s->fs->ev, w);
+	stage_pump(s);
+	stage_leave(s);
+}
+
+static void unlease(struct stage *s)
+{
+	if (s->leased)
+		thread_unlease(s->n->thread);
+	s->leased = false;
+}
+
+/* Later: longer each time. */
+static void rest(struct stage *s)
+{
+	unlease(s);
+	if (ev_is_active(&s->retry))
+		return;
+	if (!s->retry.data)
+		ev_init(&s->retry, on_retry);
+	s->retry.data = s;
+	s->retry.repeat =
+		s->retry.repeat > 0 ? MIN(s->retry.repeat * 2, RETRY_LAST_S) : RETRY_FIRST_S;
+	ev_timer_again(s->fs->ev, &s->retry);
+}
+
+/* Answers of the sandbox that will be the same next time, or when they are not, be a surprise. */
+static bool is_final(int err)
+{
+	switch (-err) {
+	case EEXIST:
+	case ENOENT:
+	case ENOTDIR:
+	case EISDIR:
+	case EACCES:
+	case EPERM:
+	case EROFS:
+	case ESTALE:
+	case ENAMETOOLONG:
+	case ELOOP:
+	case EINVAL:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Nothing is left to do, or nothing can be done: unless somebody has opened it again. */
+static void end_abandoned(struct stage *s)
+{
+	struct node *n = s->n;
+
+	unlease(s);
+	s->abandoned = false;
+	if (!n->handles) {
+		/* A file that could never be made was never there. */
+		if (n->unborn && !s->orphan)
+			node_detach(n);
+		stage_free(s);
+	}
+	node_unref(n);
+}
+
+void stage_abandon(struct stage *s)
+{
+	if (s->abandoned || s->freed)
+		return;
+	if (stage_is_clean(s)) {
+		stage_free(s);
+		return;
+	}
+	stage_enter(s);
+	node_ref(s->n);
+	s->abandoned = true;
+	s->no_stream = false;
+	if (s->last_error && is_final(s->last_error) && !s->delivery) {
+		end_abandoned(s); /* who closed it has been told */
+	} else if (s->last_error && !s->delivery) {
+		rest(s);
+	} else {
+		s->leased = thread_lease(s->n->thread) == 0;
+		stage_end_stream(s);
+		stage_pump(s);
+	}
+	stage_leave(s);
+}
+
+void stage_flush_release(struct stage *s)
+{
+	unlease(s);
+	if (s->retry.data)
+		ev_timer_stop(s->fs->ev, &s->retry);
+}
+
+/* ---- how it went ---- */
+
+static void failed(struct stage *s, int err, const char *message)
+{
+	bool told = s->waiters;
+
+	s->no_stream = true;
+	s->last_error = err;
+	s->asked = 0;
+	tell_failed(s, err);
+	if (s->freed)
+		return;
+	if (s->abandoned && !told)
+		thread_failed(s->n->thread, s->n->name, err, message);
+	if (s->abandoned && is_final(err))
+		end_abandoned(s);
+	else if (s->abandoned)
+		rest(s);
+}
+
+void stage_delivered(struct stage *s, int err, const char *message)
+{
+	stage_enter(s);
+	if (err == 0) {
+		s->last_error = 0;
+		if (s->retry.data) {
+			ev_timer_stop(s->fs->ev, &s->retry);
+			s->retry.repeat = 0;
+		}
+		tell_confirmed(s);
+	} else if (err != -ECANCELED) {
+		if (s->appending)
+			stage_fail_reads(s, err);
+		failed(s, err, message);
+	}
+	tell_settlers(s);
+	stage_pump(s);
+	if (!s->freed && s->abandoned && stage_is_clean(s))
+		end_abandoned(s);
+	stage_leave(s);
+}
+
+void stage_fill_failed(struct stage *s, int err, const char *message)
+{
+	stage_enter(s);
+	stage_fail_reads(s, err);
+	stage_tell_keepers(s, err);
+	if (!s->freed && stage_is_dirty(s) && !s->delivery && !s->orphan && is_wanted(s))
+		failed(s, err, message);
+	stage_leave(s);
+}
+
+/* ---- other names ---- */
+
+void stage_settle(struct stage *s, void (*done)(void *ctx), void *ctx)
+{
+	struct stage_waiter *w = s->delivery ? calloc(1, sizeof(*w)) : NULL;
+
+	s->held++;
+	if (stage_is_streaming(s))
+		stage_cancel_delivery(s);
+	/* Without memory the wait cannot be had, and the rename is the lesser evil. */
+	if (!w) {
+		done(ctx);
+		return;
+	}
+	w->settled = done;
+	w->ctx = ctx;
+	DL_APPEND(s->settlers, w);
+}
+
+void stage_resume(struct stage *s)
+{
+	if (s->held > 0)
+		s->held--;
+	stage_pump(s);
+}
+
+bool stage_is_uploading(const struct stage *s)
+{
+	return s->delivery || (stage_is_dirty(s) && !s->orphan && is_wanted(s));
+}

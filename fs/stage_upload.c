@@ -1,0 +1,482 @@
+/*
+ * A stage's changes go up: one delivery at a time, a chain of requests. First the
+ * content, as a whole (perhaps while it is still being written: a stream) or as
+ * appends; then the mode and the times, if they were set; then a look at the file,
+ * which has to be what was sent. Must not know who waits for it. Loop thread only.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "stage_i.h"
+
+struct delivery {
+	struct stage *s; /* NULL: nobody wants to hear of it any more */
+	struct remote r;
+	struct transfer x;
+	struct sandbox *sb; /* while an upload runs: it may have to be woken */
+	enum { WHOLE, APPENDS, ATTRS } kind;
+	bool cancelled;
+	bool asked;      /* the request has gone out, perhaps */
+	uint64_t covers; /* changes up to this one; streams: once the end is known */
+	uint64_t end;    /* of WHOLE; UINT64_MAX: not known yet */
+	uint64_t sent;
+	int mode; /* that went with the content; -1: none */
+	unsigned looks;
+	struct attr seen;
+	char *piece; /* of APPENDS */
+	size_t piece_len;
+};
+
+static void send_piece(struct delivery *d);
+static void go_on(struct delivery *d);
+
+/* ---- life ---- */
+
+static struct delivery *begin(struct stage *s, int kind)
+{
+	struct delivery *d = calloc(1, sizeof(*d));
+
+	if (!d) {
+		stage_delivered(s, -ENOMEM, NULL);
+		return NULL;
+	}
+	d->s = s;
+	d->kind = kind;
+	d->covers = s->changes;
+	d->end = UINT64_MAX;
+	d->mode = -1;
+	s->delivery = d;
+	return d;
+}
+
+static void release(struct delivery *d)
+{
+	free(d->piece);
+	free(d);
+}
+
+static void finish(struct delivery *d, int err)
+{
+	struct stage *s = d->s;
+
+	s->delivery = NULL;
+	stage_delivered(s, d->cancelled ? -ECANCELED : err, d->r.call.message);
+	release(d);
+}
+
+/* A request of d has ended. True: so has the delivery, d is gone. */
+static bool is_over(struct delivery *d)
+{
+	transfer_end(&d->x);
+	d->sb = NULL;
+	if (!d->s) {
+		release(d);
+		return true;
+	}
+	d->s->n->thread->writes++;
+	if (!d->cancelled)
+		return false;
+	finish(d, -ECANCELED);
+	return true;
+}
+
+static void request(struct delivery *d, void (*start)(struct remote *r, struct sandbox *sb),
+		    void (*done)(struct remote *r, int err))
+{
+	struct thread *t = d->s->n->thread;
+
+	d->r = (struct remote){ .once = d->kind == APPENDS && d->piece_len > 0 };
+	d->asked = false;
+	t->writes++;
+	remote_begin(&d->r, t, start, done);
+}
+
+void stage_drop_delivery(struct stage *s)
+{
+	struct delivery *d = STEAL(s->delivery);
+
+	if (!d)
+		return;
+	d->s = NULL;
+	d->sb = NULL;
+	s->n->thread->writes++;
+	transfer_end(&d->x);
+	remote_cancel(&d->r);
+}
+
+void stage_cancel_delivery(struct stage *s)
+{
+	struct delivery *d = s->delivery;
+
+	if (!d || d->cancelled)
+		return;
+	d->cancelled = true;
+	remote_cancel(&d->r);
+}
+
+/* ---- the last steps: attributes, and a look ---- */
+
+static struct delivery *of(struct remote *r)
+{
+	return CONTAINER_OF(r, struct delivery, r);
+}
+
+static void confirm(struct delivery *d)
+{
+	struct stage *s = d->s;
+
+	s->confirmed = d->covers;
+	if (s->mode_change <= d->covers)
+		s->mode = -1;
+	if (s->times_change <= d->covers)
+		s->times = false;
+	s->base = d->seen;
+	if (s->base_len > 0) {
+		s->base_len = MIN(s->base.size, s->cut);
+		s->filled = 0;
+	}
+	node_set_attr(s->n, &d->seen);
+	finish(d, 0);
+}
+
+static void start_look(struct remote *r, struct sandbox *sb)
+{
+	char *path CLEANUP_FREE = stage_path(of(r)->s, r, sb);
+
+	if (path)
+		sandbox_lstat(sb, &r->call, path, &of(r)->seen);
+}
+
+static void on_looked(struct remote *r, int err)
+{
+	struct delivery *d = of(r);
+
+	if (is_over(d))
+		return;
+	if (err == 0 && d->kind == WHOLE && d->seen.size != d->end) {
+		/* Somebody may be at it this very moment. */
+		if (d->looks++ == 0) {
+			request(d, start_look, on_looked);
+			return;
+		}
+		d->s->sent = 0;
+		err = -EIO;
+	}
+	if (err < 0)
+		finish(d, err);
+	else
+		confirm(d);
+}
+
+static void start_utimens(struct remote *r, struct sandbox *sb)
+{
+	char *path CLEANUP_FREE = stage_path(of(r)->s, r, sb);
+
+	if (path)
+		sandbox_utimens(
+			sb, &r->call, path,
+			(const struct timespec[2]){ { .tv_nsec = UTIME_OMIT }, of(r)->s->mtime });
+}
+
+static void start_chmod(struct remote *r, struct sandbox *sb)
+{
+	char *path CLEANUP_FREE = stage_path(of(r)->s, r, sb);
+
+	if (path)
+		sandbox_chmod(sb, &r->call, path, (mode_t)of(r)->s->mode);
+}
+
+static void on_utimens(struct remote *r, int err)
+{
+	struct delivery *d = of(r);
+
+	if (is_over(d))
+		return;
+	if (err < 0)
+		finish(d, err);
+	else
+		request(d, start_look, on_looked);
+}
+
+static void set_times(struct delivery *d)
+{
+	if (d->s->times && d->s->times_change <= d->covers)
+		request(d, start_utimens, on_utimens);
+	else
+		request(d, start_look, on_looked);
+}
+
+static void on_chmod(struct remote *r, int err)
+{
+	struct delivery *d = of(r);
+
+	if (is_over(d))
+		return;
+	if (err < 0)
+		finish(d, err);
+	else
+		set_times(d);
+}
+
+/* The content is there. */
+static void go_on(struct delivery *d)
+{
+	struct stage *s = d->s;
+
+	if (s->mode >= 0 && s->mode_change <= d->covers && s->mode != d->mode)
+		request(d, start_chmod, on_chmod);
+	else
+		set_times(d);
+}
+
+void stage_send_attrs(struct stage *s)
+{
+	struct delivery *d = begin(s, ATTRS);
+
+	if (d)
+		go_on(d);
+}
+
+/* ---- the whole content ---- */
+
+static ssize_t read_content(void *ctx, char *to, size_t len)
+{
+	struct delivery *d = ctx;
+	uint64_t end;
+	int r;
+
+	if (!d->s || d->cancelled)
+		return -ECANCELED;
+	end = d->end == UINT64_MAX ? stage_size(d->s) : d->end;
+	if (d->sent >= end)
+		return d->end == UINT64_MAX ? -EAGAIN : 0;
+	len = MIN(len, end - d->sent);
+	r = stage_get(d->s, to, len, d->sent);
+	if (r < 0)
+		return r;
+	d->sent += len;
+	transfer_moved(&d->x, len);
+	return (ssize_t)len;
+}
+
+static void start_upload(struct remote *r, struct sandbox *sb)
+{
+	struct delivery *d = of(r);
+	struct stage *s = d->s;
+	char *path CLEANUP_FREE = stage_path(s, r, sb);
+	struct upload how = { .size = -1, .read = read_content, .ctx = d, .fd = -1 };
+
+	if (!path)
+		return;
+	if (d->end != UINT64_MAX)
+		how.size = (int64_t)d->end;
+	how.mode = d->mode = s->mode;
+	how.flags = s->excl ? UPLOAD_NEW : 0;
+	d->sent = 0;
+	d->sb = sb;
+	transfer_end(&d->x);
+	transfer_begin(&d->x, s->n->thread, s->n, true, how.size);
+	sandbox_upload(sb, &r->call, path, &how);
+}
+
+static void on_uploaded(struct remote *r, int err)
+{
+	struct delivery *d = of(r);
+	struct stage *s = d->s;
+
+	if (is_over(d))
+		return;
+	if (err < 0) {
+		/* A stream is only ahead of what has to be done anyhow. */
+		d->cancelled = d->end == UINT64_MAX;
+		s->no_stream = true;
+		finish(d, err);
+		return;
+	}
+	s->sent = d->covers;
+	s->excl = false;
+	s->n->unborn = false;
+	go_on(d);
+}
+
+void stage_send(struct stage *s)
+{
+	struct delivery *d = begin(s, WHOLE);
+
+	if (!d)
+		return;
+	d->end = stage_size(s);
+	request(d, start_upload, on_uploaded);
+}
+
+/* ---- streams ---- */
+
+bool stage_is_streaming(const struct stage *s)
+{
+	const struct delivery *d = s->delivery;
+
+	return d && d->kind == WHOLE && d->end == UINT64_MAX && !d->cancelled;
+}
+
+static void wake(struct delivery *d)
+{
+	if (d->sb)
+		sandbox_go_on(d->sb, &d->r.call);
+}
+
+void stage_stream(struct stage *s)
+{
+	struct delivery *d;
+
+	if (s->delivery || s->no_stream || s->orphan || s->held || s->settlers || s->freed ||
+	    s->base_len > 0 || stage_size(s) < STREAM_MIN)
+		return;
+	d = begin(s, WHOLE);
+	if (d)
+		request(d, start_upload, on_uploaded);
+}
+
+void stage_end_stream(struct stage *s)
+{
+	struct delivery *d = s->delivery;
+
+	if (!stage_is_streaming(s))
+		return;
+	d->end = stage_size(s);
+	d->covers = s->changes;
+	d->x.total = (int64_t)d->end;
+	wake(d);
+}
+
+void stage_upload_changed(struct stage *s, uint64_t offset, bool truncated)
+{
+	struct delivery *d = s->delivery;
+
+	if (!d || d->kind != WHOLE || d->cancelled)
+		return;
+	/*
+	 * Of what was sent already something is wrong. With its end known it
+	 * is let go on when somebody writes: he wants another delivery anyhow.
+	 */
+	if (d->end == UINT64_MAX ? offset < d->sent : truncated && offset < d->end) {
+		s->no_stream = true;
+		stage_cancel_delivery(s);
+	} else {
+		wake(d);
+	}
+}
+
+/* ---- appends ---- */
+
+bool stage_is_sending_appends(const struct stage *s)
+{
+	return s->delivery && s->delivery->kind == APPENDS && s->delivery->piece_len > 0;
+}
+
+static void start_append(struct remote *r, struct sandbox *sb)
+{
+	struct delivery *d = of(r);
+	char *path CLEANUP_FREE = stage_path(d->s, r, sb);
+
+	if (!path)
+		return;
+	d->asked = true;
+	transfer_end(&d->x);
+	transfer_begin(&d->x, d->s->n->thread, d->s->n, true, (int64_t)d->piece_len);
+	sandbox_append(sb, &r->call, path, d->piece, d->piece_len);
+}
+
+/* Whether the sandbox has said that nothing of it was written. A disk that is full may have
+ * taken a part. */
+static bool was_refused(const struct delivery *d, int err)
+{
+	switch (-err) {
+	case EACCES:
+	case EPERM:
+	case ENOENT:
+	case ENOTDIR:
+	case EISDIR:
+	case ELOOP:
+	case EROFS:
+	case ENAMETOOLONG:
+	case EINVAL:
+	case EOPNOTSUPP:
+	case ECONNREFUSED:
+	case EHOSTUNREACH:
+		return true;
+	default:
+		return !d->asked;
+	}
+}
+
+/* It is not to be sent again. */
+static void pop_piece(struct delivery *d, bool appended)
+{
+	struct stage *s = d->s;
+
+	/* If somebody converted the stage meanwhile, the queue has gone into the content. */
+	if (s->appending) {
+		s->queue_at += d->piece_len;
+		if (appended)
+			s->base.size += d->piece_len;
+		if (s->queue_at == s->queue_end) {
+			spool_close(&s->queue);
+			s->queue_at = s->queue_end = 0;
+		}
+	}
+	free(STEAL(d->piece));
+	d->piece_len = 0;
+}
+
+static void on_appended(struct remote *r, int err)
+{
+	struct delivery *d = of(r);
+
+	if (d->s && err == 0)
+		transfer_moved(&d->x, d->piece_len);
+	if (is_over(d))
+		return;
+	if (err == 0 || !was_refused(d, err))
+		pop_piece(d, err == 0);
+	else
+		d->piece_len = 0;
+	if (!d->s->appending) {
+		d->cancelled = true; /* another delivery has it all */
+		finish(d, 0);
+	} else if (err < 0) {
+		finish(d, err);
+	} else {
+		send_piece(d);
+	}
+}
+
+/* The next one; or they all have been sent. */
+static void send_piece(struct delivery *d)
+{
+	struct stage *s = d->s;
+	size_t len = MIN(PIECE_MAX, s->queue_end - s->queue_at);
+	ssize_t n;
+
+	if (len == 0) {
+		s->sent = s->content;
+		d->covers = s->changes;
+		go_on(d);
+		return;
+	}
+	d->piece = malloc(len);
+	n = d->piece ? spool_read(&s->queue, d->piece, len, s->queue_at) : -ENOMEM;
+	if (n != (ssize_t)len) {
+		finish(d, n < 0 ? (int)n : -EIO);
+		return;
+	}
+	d->piece_len = len;
+	request(d, start_append, on_appended);
+}
+
+void stage_send_appends(struct stage *s)
+{
+	struct delivery *d = begin(s, APPENDS);
+
+	if (d)
+		send_piece(d);
+}

@@ -1,0 +1,565 @@
+/* fs/stage*.c: what is written here, on its way to a real sandbox: all goes well. */
+#include "staged.h"
+
+/* ---- new files ---- */
+
+static void test_new_files(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 5000, MIB - 1, MIB, 7 * MIB + 13 };
+	struct fsrig *r = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		char *bytes CLEANUP_FREE = make_content(sizes[i], (unsigned)i);
+		char name[16];
+		struct staged f;
+
+		snprintf(name, sizeof(name), "x%zu", i);
+		f = open_new(r, name);
+		write_all_at(&f, 0, bytes, sizes[i]);
+		assert_int_equal(stat_of(&f)->st_size, sizes[i]);
+		assert_true(shows(&f, bytes, sizes[i]));
+		assert_int_equal(flush(&f), 0);
+		assert_true(is_there(r, name, bytes, sizes[i]));
+		assert_false(f.n->unborn);
+		assert_true(f.n->has_attr);
+		assert_int_equal(f.n->attr.size, sizes[i]);
+		assert_true(f.n->attr.ino != 0);
+		assert_true(fsrig_wait(r, is_clean, &f));
+		assert_true(shows(&f, bytes, sizes[i]));
+		close_staged(&f);
+	}
+	expect_names(r, ARRAY_SIZE(sizes));
+}
+
+static void test_flush_of_nothing_new_needs_no_request(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+	size_t before;
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	f = open_staged(r, "x", 0, -1);
+	before = rogue_count(r->f->rogue, NULL, NULL);
+	assert_int_equal(flush(&f), 0);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, NULL), before);
+	assert_int_equal(write_at(&f, 0, "n", 1), 0);
+	assert_int_equal(flush(&f), 0);
+	before = rogue_count(r->f->rogue, NULL, NULL);
+	assert_int_equal(flush(&f), 0);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, NULL), before);
+	assert_true(is_there(r, "x", "nld", 3));
+	close_staged(&f);
+}
+
+static void test_upload_begins_before_the_flush(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_content(3 * MIB, 1);
+	struct staged f = open_new(r, "x");
+
+	write_all_at(&f, 0, bytes, MIB + 5);
+	assert_true(fsrig_wait(r, has_upload, &f));
+	assert_false(file_exists(fsrig_host_path(r, "x")));
+	write_all_at(&f, MIB + 5, bytes + MIB + 5, 2 * MIB - 5);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", bytes, 3 * MIB));
+	assert_int_equal(rogue_count(r->f->rogue, "POST", UP_ROUTE), 1);
+	close_staged(&f);
+	expect_names(r, 1);
+}
+
+static void test_seeking_back_cancels_the_stream(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_content(3 * MIB, 2);
+	struct staged f = open_new(r, "x");
+
+	write_all_at(&f, 0, bytes, 2 * MIB);
+	assert_true(fsrig_wait(r, has_upload, &f));
+	assert_int_equal(write_at(&f, 10, "HELLO", 5), 0);
+	memcpy(bytes + 10, "HELLO", 5);
+	write_all_at(&f, 2 * MIB, bytes + 2 * MIB, MIB);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", bytes, 3 * MIB));
+	close_staged(&f);
+	expect_names(r, 1);
+}
+
+static void test_truncating_cancels_the_stream(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_content(2 * MIB, 3);
+	struct staged f = open_new(r, "x");
+
+	write_all_at(&f, 0, bytes, 2 * MIB);
+	assert_true(fsrig_wait(r, has_upload, &f));
+	assert_int_equal(truncate_to(&f, 100), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", bytes, 100));
+	close_staged(&f);
+	expect_names(r, 1);
+}
+
+static void test_sparse(void **state)
+{
+	struct fsrig *r = *state;
+	size_t len = 3 * MIB + 1;
+	char *bytes CLEANUP_FREE = calloc(1, len);
+	struct staged f = open_new(r, "x");
+
+	bytes[len - 1] = 'z';
+	memcpy(bytes + 1000, "abc", 3);
+	assert_int_equal(write_at(&f, len - 1, "z", 1), 0);
+	assert_int_equal(write_at(&f, 1000, "abc", 3), 0);
+	assert_true(shows(&f, bytes, len));
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", bytes, len));
+	close_staged(&f);
+}
+
+/* Bytes that were cut off do not come back. */
+static void test_truncate_without_a_base(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f = open_new(r, "x");
+
+	assert_int_equal(write_at(&f, 0, "0123456789", 10), 0);
+	assert_int_equal(truncate_to(&f, 4), 0);
+	assert_int_equal(truncate_to(&f, 8), 0);
+	assert_true(shows(&f, "0123\0\0\0\0", 8));
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "0123\0\0\0\0", 8));
+	assert_int_equal(truncate_to(&f, 0), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "", 0));
+	assert_int_equal(truncate_to(&f, UINT64_MAX), -EFBIG);
+	assert_int_equal(write_at(&f, INT64_MAX, "ab", 2), -EFBIG);
+	close_staged(&f);
+}
+
+/* ---- existing files ---- */
+
+static void test_overwrite_in_the_middle(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_big(r, "x", 4);
+	struct staged f = open_staged(r, "x", 0, -1);
+	char piece[100];
+
+	assert_int_equal(rogue_count(r->f->rogue, NULL, DOWN_ROUTE), 0);
+	for (size_t at = 5; at < BIG; at += 3 * MIB) {
+		memcpy(bytes + at, "SOMETHING", 9);
+		assert_int_equal(write_at(&f, at, bytes + at, 9), 0);
+	}
+	assert_int_equal(read_at(&f, BIG - 50, piece, 100), 50);
+	assert_memory_equal(piece, bytes + BIG - 50, 50);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", bytes, BIG));
+	assert_true(shows(&f, bytes, BIG));
+	assert_int_equal(rogue_count(r->f->rogue, NULL, DOWN_ROUTE), 1);
+	close_staged(&f);
+}
+
+static void test_truncate_with_a_base(void **state)
+{
+	struct fsrig *r = *state;
+	static const uint64_t sizes[] = { 0, 5, 10, 25 };
+
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(sizes); i++) {
+		uint64_t size = sizes[i / 2];
+		char want[32] = "0123456789";
+		struct staged f;
+
+		put_file(fsrig_host_path(r, "x"), "0123456789", 10);
+		f = open_staged(r, "x", 0, -1);
+		if (i & 1) {
+			assert_int_equal(write_at(&f, 2, "ab", 2), 0);
+			memcpy(want + 2, "ab", 2);
+		}
+		assert_int_equal(truncate_to(&f, size), 0);
+		assert_int_equal(stat_of(&f)->st_size, size);
+		if (size < 10)
+			memset(want + size, 0, sizeof(want) - size);
+		assert_int_equal(truncate_to(&f, 12), 0);
+		assert_true(shows(&f, want, 12));
+		assert_int_equal(truncate_to(&f, size), 0);
+		assert_int_equal(flush(&f), 0);
+		assert_true(is_there(r, "x", want, size));
+		close_staged(&f);
+	}
+}
+
+static void test_emptied(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "0123456789", 10);
+	assert_int_equal(chmod(fsrig_host_path(r, "x"), 0604), 0);
+	f = open_staged(r, "x", STAGE_EMPTY, -1);
+	assert_int_equal(stat_of(&f)->st_size, 0);
+	assert_true(is_there(r, "x", "0123456789", 10));
+	assert_int_equal(write_at(&f, 0, "new", 3), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "new", 3));
+	assert_int_equal(mode_of(r, "x"), 0604);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, DOWN_ROUTE), 0);
+	close_staged(&f);
+}
+
+/* Nobody has seen the old one: the new one is what is written into. */
+static void test_base_that_changes_before_it_is_fetched(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "0123456789", 10);
+	f = open_staged(r, "x", 0, -1);
+	put_file(fsrig_host_path(r, "x"), "ABCDEF", 6);
+	assert_int_equal(write_at(&f, 1, "-", 1), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "A-CDEF", 6));
+	close_staged(&f);
+
+	f = open_staged(r, "x", 0, -1);
+	put_file(fsrig_host_path(r, "x"), "0123456789", 10);
+	assert_int_equal(write_at(&f, 7, "-", 1), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "0123456-89", 10));
+	close_staged(&f);
+}
+
+static void test_base_that_goes_away(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+	char c;
+
+	put_file(fsrig_host_path(r, "x"), "0123456789", 10);
+	f = open_staged(r, "x", 0, -1);
+	assert_int_equal(unlink(fsrig_host_path(r, "x")), 0);
+	assert_int_equal(write_at(&f, 1, "-", 1), 0);
+	assert_int_equal(flush(&f), -ESTALE);
+	assert_int_equal(read_at(&f, 0, &c, 1), -ESTALE);
+	assert_int_equal(read_at(&f, 1, &c, 1), 1);
+	assert_false(file_exists(fsrig_host_path(r, "x")));
+	close_staged(&f);
+}
+
+/* ---- appends ---- */
+
+static void append_on_host(struct fsrig *r, const char *name, const char *text)
+{
+	int fd CLEANUP_FD = open(fsrig_host_path(r, name), O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write_all(fd, text, strlen(text)), 0);
+}
+
+static void test_appends_fetch_nothing(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "old\n", 4);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	assert_int_equal(append(&f, "one\n", 4), 0);
+	assert_int_equal(append(&f, "two\n", 4), 0);
+	assert_int_equal(stat_of(&f)->st_size, 12);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "old\none\ntwo\n", 12));
+	/* what others add is not lost */
+	append_on_host(r, "x", "sandbox\n");
+	assert_int_equal(append(&f, "three\n", 6), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "old\none\ntwo\nsandbox\nthree\n", 26));
+	assert_int_equal(stat_of(&f)->st_size, 26);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, DOWN_ROUTE), 0);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, UP_ROUTE), 0);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, WRITE_ROUTE), 2);
+	close_staged(&f);
+}
+
+static void test_many_appends(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_content(5 * MIB + 77, 5);
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), bytes, 77);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	for (size_t at = 0; at < 5 * MIB; at += 64 * KIB)
+		assert_int_equal(append(&f, bytes + 77 + at, 64 * KIB), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", bytes, 5 * MIB + 77));
+	assert_int_equal(rogue_count(r->f->rogue, NULL, DOWN_ROUTE), 0);
+	close_staged(&f);
+}
+
+static void test_append_then_read(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "old\n", 4);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	assert_int_equal(append(&f, "one\n", 4), 0);
+	append_on_host(r, "x", "sandbox\n");
+	assert_true(shows(&f, "old\nsandbox\none\n", 16));
+	assert_int_equal(append(&f, "two\n", 4), 0);
+	assert_true(shows(&f, "old\nsandbox\none\ntwo\n", 20));
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "old\nsandbox\none\ntwo\n", 20));
+	close_staged(&f);
+}
+
+static void test_append_then_write_elsewhere(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "old\n", 4);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	assert_int_equal(append(&f, "one\n", 4), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_int_equal(append(&f, "two\n", 4), 0);
+	assert_int_equal(write_at(&f, 1, "L", 1), 0);
+	assert_true(shows(&f, "oLd\none\ntwo\n", 12));
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "oLd\none\ntwo\n", 12));
+	close_staged(&f);
+
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	assert_int_equal(append(&f, "three\n", 6), 0);
+	assert_int_equal(truncate_to(&f, 13), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "oLd\none\ntwo\nt", 13));
+	close_staged(&f);
+
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	assert_int_equal(append(&f, "gone", 4), 0);
+	assert_int_equal(truncate_to(&f, 0), 0);
+	assert_int_equal(append(&f, "stays", 5), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "stays", 5));
+	close_staged(&f);
+}
+
+static void test_write_elsewhere_while_an_append_is_sent(void **state)
+{
+	struct fsrig *r = *state;
+	struct flushed w;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "old\n", 4);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .hold_ms = ROGUE_UNTIL_RELEASED, .times = 1);
+	assert_int_equal(append(&f, "one\n", 4), 0);
+	begin_flush(&f, &w);
+	assert_true(rogue_wait_for(r->f->rogue, NULL, WRITE_ROUTE, 1, 20000));
+	assert_int_equal(append(&f, "two\n", 4), 0);
+	assert_int_equal(write_at(&f, 0, "O", 1), 0);
+	rogue_release(r->f->rogue);
+	assert_int_equal(end_flush(&f, &w), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "Old\none\ntwo\n", 12));
+	close_staged(&f);
+}
+
+/* What may have been done is not done again; the error is told. */
+static void test_append_without_an_answer(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "old\n", 4);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .action = ROGUE_REPLACE, .times = 1,
+		  .reply = { .body = "nonsense" });
+	assert_int_equal(append(&f, "one\n", 4), 0);
+	assert_int_equal(flush(&f), -EBADMSG);
+	assert_int_equal(append(&f, "two\n", 4), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "old\none\ntwo\n", 12));
+	close_staged(&f);
+}
+
+static void test_append_that_is_refused_stays(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "old\n", 4);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .action = ROGUE_ANSWER, .times = 1,
+		  .reply = { .body = "{\"success\":false,\"message\":\"no\",\"data\":{\"errno\":13}"
+				     "}" });
+	assert_int_equal(append(&f, "one\n", 4), 0);
+	assert_int_equal(flush(&f), -EACCES);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "old\none\n", 8));
+	close_staged(&f);
+}
+
+/* ---- attributes ---- */
+
+static void do_set_attr(void *ctx)
+{
+	struct staged *f = ctx;
+
+	stage_set_attr(f->s, f->mode, f->bytes);
+}
+
+static void set_attr(struct staged *f, int mode, const struct timespec *mtime)
+{
+	f->mode = mode;
+	f->bytes = mtime;
+	fsrig_run(f->r, do_set_attr, f);
+}
+
+static void test_mode_and_time(void **state)
+{
+	const struct timespec then = { .tv_sec = 1000000000, .tv_nsec = 123456789 };
+	struct fsrig *r = *state;
+	struct staged f = open_staged(r, "x", STAGE_EMPTY, 0640);
+	struct stat st;
+
+	assert_int_equal(write_at(&f, 0, "abc", 3), 0);
+	assert_int_equal(stat_of(&f)->st_mode, S_IFREG | 0640);
+	set_attr(&f, -1, &then);
+	assert_int_equal(stat_of(&f)->st_mtim.tv_nsec, then.tv_nsec);
+	assert_int_equal(flush(&f), 0);
+	assert_int_equal(mode_of(r, "x"), 0640);
+	assert_int_equal(stat(fsrig_host_path(r, "x"), &st), 0);
+	assert_int_equal(st.st_mtim.tv_sec, then.tv_sec);
+	assert_int_equal(st.st_mtim.tv_nsec, then.tv_nsec);
+	/* alone, without the content */
+	set_attr(&f, 0600, NULL);
+	assert_int_equal(stat_of(&f)->st_mode, S_IFREG | 0600);
+	assert_int_equal(flush(&f), 0);
+	assert_int_equal(mode_of(r, "x"), 0600);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, UP_ROUTE), 1);
+	/* a write has a time of its own */
+	set_attr(&f, -1, &then);
+	assert_int_equal(write_at(&f, 3, "d", 1), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_int_equal(stat(fsrig_host_path(r, "x"), &st), 0);
+	assert_true(st.st_mtim.tv_sec > then.tv_sec);
+	assert_int_equal(mode_of(r, "x"), 0600);
+	close_staged(&f);
+}
+
+static void test_mode_set_while_it_streams(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_content(2 * MIB, 6);
+	struct staged f = open_new(r, "x");
+
+	write_all_at(&f, 0, bytes, 2 * MIB);
+	assert_true(fsrig_wait(r, has_upload, &f));
+	set_attr(&f, 0600, NULL);
+	assert_int_equal(flush(&f), 0);
+	assert_int_equal(mode_of(r, "x"), 0600);
+	assert_true(is_there(r, "x", bytes, 2 * MIB));
+	close_staged(&f);
+}
+
+static void test_name_that_is_taken_meanwhile(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f = open_staged(r, "x", STAGE_EMPTY | STAGE_EXCL, 0644);
+
+	assert_int_equal(write_at(&f, 0, "mine", 4), 0);
+	put_file(fsrig_host_path(r, "x"), "theirs", 6);
+	assert_int_equal(flush(&f), -EEXIST);
+	assert_true(is_there(r, "x", "theirs", 6));
+	assert_int_equal(unlink(fsrig_host_path(r, "x")), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "mine", 4));
+	/* from now on it is ours to replace */
+	assert_int_equal(write_at(&f, 0, "M", 1), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "Mine", 4));
+	close_staged(&f);
+	expect_names(r, 1);
+}
+
+/* ---- several at once ---- */
+
+static void test_write_during_a_flush(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_content(MIB, 7);
+	struct staged f = open_new(r, "x");
+	struct flushed w[3];
+
+	write_all_at(&f, 0, bytes, MIB / 2);
+	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .hold_ms = ROGUE_UNTIL_RELEASED, .times = 1);
+	begin_flush(&f, &w[0]);
+	begin_flush(&f, &w[1]);
+	assert_true(rogue_wait_for(r->f->rogue, NULL, UP_ROUTE, 1, 20000));
+	write_all_at(&f, MIB / 2, bytes + MIB / 2, MIB / 2);
+	assert_int_equal(write_at(&f, 0, "X", 1), 0);
+	bytes[0] = 'X';
+	begin_flush(&f, &w[2]);
+	assert_false(w[0].done);
+	rogue_release(r->f->rogue);
+	assert_int_equal(end_flush(&f, &w[0]), 0);
+	assert_int_equal(end_flush(&f, &w[1]), 0);
+	assert_int_equal(end_flush(&f, &w[2]), 0);
+	assert_true(is_there(r, "x", bytes, MIB));
+	assert_int_equal(rogue_count(r->f->rogue, NULL, UP_ROUTE), 2);
+	close_staged(&f);
+}
+
+static void test_truncate_during_a_flush(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_content(MIB, 8);
+	struct staged f = open_new(r, "x");
+	struct flushed w;
+
+	write_all_at(&f, 0, bytes, MIB / 2);
+	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .hold_ms = ROGUE_UNTIL_RELEASED, .times = 1);
+	begin_flush(&f, &w);
+	assert_true(rogue_wait_for(r->f->rogue, NULL, UP_ROUTE, 1, 20000));
+	assert_int_equal(truncate_to(&f, 10), 0);
+	rogue_release(r->f->rogue);
+	assert_int_equal(end_flush(&f, &w), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", bytes, 10));
+	close_staged(&f);
+	expect_names(r, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FSRIG_TEST(test_new_files),
+		FSRIG_TEST(test_flush_of_nothing_new_needs_no_request),
+		FSRIG_TEST(test_upload_begins_before_the_flush),
+		FSRIG_TEST(test_seeking_back_cancels_the_stream),
+		FSRIG_TEST(test_truncating_cancels_the_stream),
+		FSRIG_TEST(test_sparse),
+		FSRIG_TEST(test_truncate_without_a_base),
+		FSRIG_TEST(test_overwrite_in_the_middle),
+		FSRIG_TEST(test_truncate_with_a_base),
+		FSRIG_TEST(test_emptied),
+		FSRIG_TEST(test_base_that_changes_before_it_is_fetched),
+		FSRIG_TEST(test_base_that_goes_away),
+		FSRIG_TEST(test_appends_fetch_nothing),
+		FSRIG_TEST(test_many_appends),
+		FSRIG_TEST(test_append_then_read),
+		FSRIG_TEST(test_append_then_write_elsewhere),
+		FSRIG_TEST(test_write_elsewhere_while_an_append_is_sent),
+		FSRIG_TEST(test_append_without_an_answer),
+		FSRIG_TEST(test_append_that_is_refused_stays),
+		FSRIG_TEST(test_mode_and_time),
+		FSRIG_TEST(test_mode_set_while_it_streams),
+		FSRIG_TEST(test_name_that_is_taken_meanwhile),
+		FSRIG_TEST(test_write_during_a_flush),
+		FSRIG_TEST(test_truncate_during_a_flush),
+	};
+
+	return FSRIG_RUN(tests);
+}
