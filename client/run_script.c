@@ -185,7 +185,7 @@ static const char shell[] =
 	"exec </dev/null >/dev/null 2>&1; fi\n"
 	"if [[ $__tfs_k ]]; then builtin trap - DEBUG; set +T; shopt -u extdebug\n"
 	"builtin read -r __tfs_r <\"$__tfs_d/killed\"; __tfs_r=$((128 + __tfs_r)); fi\n"
-	"__tfs_d=; builtin echo \"end $__tfs_gen $__tfs_r\" 1<>\"$__tfs_dir/q\"; done\n";
+	"__tfs_d=; builtin echo \"end $__tfs_gen $__tfs_r\" 9<>\"$__tfs_dir/q\" >&9; done\n";
 
 /*
  * Its supervisor: DIR ROOT SHELL. One loop over messages: "run DIR" from a
@@ -222,6 +222,7 @@ static const char keeper[] =
 #define BURY                                                                                       \
 	" if alive $h/shell; then read -r p s <$h/shell; kill -9 $p; fi 2>/dev/null; rm -rf $h;"
 
+/* Not 1<>: bash 5.2 forgets the 1 when it prints a command substitution for itself. */
 void run_script_enqueue(struct buf *to, const char *id, const struct run_piece *piece,
 			const char *shell_id, const char *root)
 {
@@ -231,14 +232,15 @@ void run_script_enqueue(struct buf *to, const char *id, const struct run_piece *
 	put_launch(to, keeper);
 	shell_printf(to, " $h %s %s", root, shell);
 	put_launched(to, "$d $h");
-	buf_puts(to, " fi; ln -s $h $d/sh && cp $h/sup $d/sup || exit; echo \"run $d\" 1<>$h/q");
+	buf_puts(to, " fi; ln -s $h $d/sh && cp $h/sup $d/sup || exit; { echo \"run $d\" >&9; } "
+		     "9<>$h/q");
 }
 
 void run_script_bye(struct buf *to, const char *shell_id)
 {
 	buf_printf(to,
 		   "( h=" RUN_DIR "%s; " ALIVE " if [ -p $h/q ] && alive $h/sup;"
-		   " then echo bye 1<>$h/q; else" BURY " fi )",
+		   " then { echo bye >&9; } 9<>$h/q; else" BURY " fi )",
 		   shell_id);
 }
 
@@ -313,7 +315,8 @@ void run_script_feed(struct buf *to, const char *id, const struct run_piece *pie
 	" kin() { family $c \"$w\"; f=${f/ $c / }; };"                                             \
 	" while read -r k v; do [ $k != SigCgt: ] || u=$v; done </proc/$c/status; kin;"            \
 	" if ((0x${u:-0} & 0x800)); then kill -USR2 $c; else kill -$g $c; fi 2>/dev/null; hit;"    \
-	" for i in {1..25}; do [ ! -e $d/rc ] || exit 0; sleep .02; [ $g != 9 ] || { kin; hit; };" \
+	" for i in {1..100}; do [ ! -e $d/rc ] || exit 0; sleep .02; [ $g != 9 ] || { kin; hit; "  \
+	"};"                                                                                       \
 	" done; kin; if [ $g = 9 ] || [ -z \"${f// }\" ]; then [ -e $d/rc ] || kill -$g $c; fi;"
 
 #define KILL_ALONE                                                                                 \

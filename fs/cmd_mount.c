@@ -142,6 +142,8 @@ static int run(const struct options *o, int tell, int log_fd)
 	log_set_name("threadfs");
 	log_set_level(o->debug ? LOG_DEBUG : LOG_INFO);
 	umask(0077);
+	if (tell >= 0) /* before anything is logged: what goes wrong now is told in one line */
+		take_stdio(log_fd);
 	r = mount_start(o, &m, &why);
 	if (r < 0) {
 		if (tell < 0)
@@ -150,7 +152,6 @@ static int run(const struct options *o, int tell, int log_fd)
 		return 1;
 	}
 	if (tell >= 0) {
-		take_stdio(log_fd);
 		(void)!write(tell, "\n", 1);
 		close(tell);
 	}

@@ -1,6 +1,7 @@
 /*
  * threadfs unmount. Asks the kernel, or for ordinary users fusermount3, which
- * may; then waits until the mount is off the kernel's list. One thread.
+ * may; then waits until the mount is off the kernel's list and its daemon has
+ * ended. One thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,9 +14,11 @@
 #include "clock.h"
 #include "cmd.h"
 #include "mounts.h"
+#include "presence.h"
 
 enum {
 	GONE_MS = 10000,
+	END_MS = 90000,
 	WORDS_MAX = 4096, /* of fusermount3 */
 };
 
@@ -106,6 +109,7 @@ static int wait_until_gone(int id)
 
 static int unmount(const struct mount_entry *mount, bool lazy, struct buf *words)
 {
+	int daemon CLEANUP_FD = presence_open(mount->dev);
 	int r = -EPERM;
 
 	if (geteuid() == 0)
@@ -114,7 +118,13 @@ static int unmount(const struct mount_entry *mount, bool lazy, struct buf *words
 	/* Root of a container may be nobody special to the kernel. */
 	if (r == -EPERM)
 		r = fusermount(mount->point, lazy, words);
-	return r < 0 ? r : wait_until_gone(mount->id);
+	if (r == 0)
+		r = wait_until_gone(mount->id);
+	/* It uploads what is left and stops its sandboxes; in use or lazily, that may be a while.
+	 */
+	if (r == 0 && daemon >= 0 && !lazy)
+		r = presence_wait(daemon, END_MS);
+	return r;
 }
 
 int cmd_unmount(const char *mountpoint, bool lazy)
@@ -140,6 +150,8 @@ int cmd_unmount(const char *mountpoint, bool lazy)
 		return cmd_fail("'%s' is busy: fuser -vm '%s' shows who uses it; with -l it goes "
 				"when they are done",
 				mountpoint, mount->point);
+	if (r == -ETIMEDOUT)
+		return cmd_fail("'%s' is unmounted, but its daemon has not ended yet", mountpoint);
 	if (r < 0)
 		return cmd_fail("'%s' cannot be unmounted: %s", mountpoint,
 				words.len > 0 ? words.data : strerrordesc_np(-r));

@@ -22,6 +22,7 @@
 #include "log.h"
 #include "node.h"
 #include "paths.h"
+#include "presence.h"
 #include "session.h"
 #include "stage.h"
 #include "thread.h"
@@ -32,7 +33,8 @@ enum { DISK_WORKERS = 2 };
 struct mount {
 	const struct options *opt;
 	struct fs fs;
-	int ended_fd;         /* an eventfd */
+	int ended_fd; /* an eventfd */
+	struct presence presence;
 	struct thread *given; /* of a URL; counted */
 };
 
@@ -201,7 +203,7 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 	if (!m)
 		return -ENOMEM;
 	m->opt = m->fs.opt = o;
-	m->fs.cache_dir = -1;
+	m->fs.cache_dir = m->presence.fd = -1;
 	m->fs.started_ms = clock_ms();
 	m->fs.started_wall = clock_wall();
 	m->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -226,6 +228,7 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 		buf_printf(why, "the mount does not answer: %s", strerrordesc_np(-r));
 	}
 	if (r == 0) {
+		presence_begin(&m->presence, st.st_dev);
 		*ret = m;
 		return 0;
 	}
@@ -337,6 +340,7 @@ int mount_stop(struct mount *m)
 		close(m->fs.cache_dir);
 	if (m->ended_fd >= 0)
 		close(m->ended_fd);
+	presence_end(&m->presence);
 	if (s == 0)
 		free(m);
 	return r ?: s;

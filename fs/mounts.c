@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 /* ---- reading ---- */
 
@@ -50,13 +51,16 @@ bool mounts_parse_line(char *line, struct mount_entry *ret)
 {
 	struct mount_entry m = { 0 };
 	char *rest = line, *field, *options;
+	unsigned major_number, minor_number;
 
 	field = next_field(&rest);
 	if (!field || sscanf(field, "%d", &m.id) != 1)
 		return false;
-	for (int i = 0; i < 3; i++)
-		if (!next_field(&rest))
-			return false;
+	field = next_field(&rest) ? next_field(&rest) : NULL;
+	if (!field || sscanf(field, "%u:%u", &major_number, &minor_number) != 2 ||
+	    !next_field(&rest))
+		return false;
+	m.dev = makedev(major_number, minor_number);
 	m.point = next_field(&rest);
 	do {
 		field = next_field(&rest);

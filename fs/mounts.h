@@ -13,6 +13,7 @@
 
 struct mount_entry {
 	int id;
+	dev_t dev;
 	char *point;  /* absolute, as it is */
 	char *type;   /* "fuse.threadfs" */
 	char *source; /* as it was mounted */

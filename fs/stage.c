@@ -321,6 +321,8 @@ int stage_write(struct stage *s, uint64_t offset, const void *bytes, size_t len,
 		return 0;
 	}
 	stage_upload_changed(s, offset, false);
+	if (s->no_stream)
+		return 0;
 	if (s->base_len > 0)
 		stage_fill(s);
 	else if (offset == end)

@@ -83,7 +83,7 @@ struct stage {
 	uint64_t asked; /* somebody waited for this change, and may have given up since */
 	struct stage_waiter *settlers;
 	unsigned held;
-	bool no_stream; /* until the next flush: an upload ahead of it would be, or was, in vain */
+	bool no_stream; /* until the next flush: nothing is moved ahead of it; it was in vain */
 	bool orphan, abandoned, leased;
 	int last_error;
 	ev_timer retry;

@@ -13,6 +13,7 @@
 #include "jobs.h"
 #include "log.h"
 #include "node.h"
+#include "remote.h"
 
 /* ---- records ---- */
 
@@ -79,6 +80,42 @@ void thread_unref(struct thread *t)
 
 /* ---- leases ---- */
 
+/* What the server is, for status: asked once when the thread comes into use. */
+struct probe {
+	struct remote remote;
+	struct sandbox_info info;
+};
+
+static void probe_start(struct remote *r, struct sandbox *sb)
+{
+	struct probe *p = CONTAINER_OF(r, struct probe, remote);
+
+	sandbox_context(sb, &r->call, &p->info);
+}
+
+static void probe_done(struct remote *r, int err)
+{
+	struct probe *p = CONTAINER_OF(r, struct probe, remote);
+
+	if (err == 0)
+		sandbox_info_release(&p->info);
+	free(p);
+}
+
+static void probe(struct thread *t)
+{
+	struct sandbox *sb = tenant_sandbox(t->tenant);
+	struct probe *p = NULL;
+
+	if (!sb)
+		return;
+	if (sandbox_dialect(sb)[0] == '\0')
+		p = calloc(1, sizeof(*p));
+	sandbox_put(sb);
+	if (p)
+		remote_begin(&p->remote, t, probe_start, probe_done);
+}
+
 void thread_touch(struct thread *t)
 {
 	if (t->fs->opt->linger_ms <= 0 || t->fs->ending)
@@ -87,6 +124,7 @@ void thread_touch(struct thread *t)
 		/* Whoever lingers is to be found again. */
 		t->own_lease = true;
 		thread_ref(t);
+		probe(t);
 	}
 	if (t->own_lease)
 		ev_timer_again(t->fs->ev, &t->linger);

@@ -623,7 +623,7 @@ class Names(Case):
     def test_symlinks(self):
         os.mkdir("d")
         write("d/f", b"x")
-        for target in ("d", "d/f", "none", "./d/../d/f", "d//f", "t" * 255):
+        for target in ("d", "d/f", "none", "./d/f", "d//f", "t" * 255):
             os.symlink(target, "l")
             self.assertEqual(os.readlink("l"), target)
             self.assertEqual(stat.S_IFMT(os.lstat("l").st_mode), stat.S_IFLNK)

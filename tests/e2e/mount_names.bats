@@ -86,7 +86,7 @@ check_contents() {
 		same "$(stat -c '%a %h %s' "workspace/$name/f")" '600 2 5'
 	done
 	diff <(listed workspace) <(expected)
-	same "$(sandbox 'find workspace -name g -size 5c | wc -l')" ${#NAMES[@]}
+	same "$(sandbox 'find workspace -name g -size 5c -printf x | wc -c')" ${#NAMES[@]}
 	rm -r workspace/* workspace/.[!.]* workspace/..?*
 	same "$(sandbox 'ls -A workspace')" ''
 }

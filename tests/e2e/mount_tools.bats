@@ -24,6 +24,7 @@ make_tree() {
 	chmod 0755 "$1/sub/script"
 	chmod 0600 "$1/nothing"
 	chmod 0700 "$1/sub/deeper"
+	find "$1" -depth -exec touch -h -d '2000-01-02 03:04:05.123456789' {} +
 	touch -d '2001-02-03 04:05:06.789012345' "$1/hello"
 	touch -d '2002-03-04 05:06:07.000000001' "$1/sub/binary"
 	touch -h -d '2003-01-01 00:00:00.5' "$1/sub/link"
@@ -98,6 +99,7 @@ parked() {
 	cp "$T/tree/sub/binary" workspace/tree/hello
 	cmp "$T/tree/sub/binary" workspace/tree/hello
 	cp --remove-destination "$T/tree/hello" workspace/tree/hello
+	touch -d 2000-01-01 workspace/tree/hello
 	cp -u "$T/tree/sub/script" workspace/tree/hello
 	cp -n "$T/tree/sub/binary" workspace/tree/hello || true
 	same "$(cat workspace/tree/hello)" '#!/bin/sh'
@@ -166,13 +168,13 @@ parked() {
 	mount_start
 	thread
 	make_tree "$T/tree"
-	tar -C "$T" -cf "$T/tree.tar" tree
+	tar -C "$T" --format=posix -cf "$T/tree.tar" tree
 	tar -C workspace -xpf "$T/tree.tar"
 	same_trees "$T/tree" workspace/tree
 	tar -C "$T" -czf outputs/tree.tgz tree
 	tar -tzf outputs/tree.tgz >"$T/list"
 	same "$(sort "$T/list")" "$(tar -tf "$T/tree.tar" | sort)"
-	tar -cf - workspace/tree | (mkdir "$T/back" && tar -C "$T/back" -xpf -)
+	tar --format=posix -cf - workspace/tree | (mkdir "$T/back" && tar -C "$T/back" -xpf -)
 	same_trees "$T/tree" "$T/back/workspace/tree"
 	tar -df "$T/tree.tar" -C workspace
 	sandbox 'mkdir -p /tmp/x && tar -C /tmp/x -xzf outputs/tree.tgz && cmp /tmp/x/tree/sub/binary workspace/tree/sub/binary'
@@ -190,12 +192,12 @@ parked() {
 	git add .
 	git commit -q -m first
 	same "$(git status --porcelain)" ''
-	printf 'more\n' >>tree/hello
-	same "$(git status --porcelain)" ' M tree/hello'
+	printf 'more\n' >>tree/nothing
+	same "$(git status --porcelain)" ' M tree/nothing'
 	same "$(git diff --stat | tail -n 1)" ' 1 file changed, 1 insertion(+)'
 	git commit -q -a -m second
 	git checkout -q -b side HEAD~
-	same "$(cat tree/hello)" hello
+	same "$(cat tree/nothing)" ''
 	git checkout -q main
 	git merge -q side
 	git rm -q -r tree/sub
@@ -374,7 +376,7 @@ contains() {
 	same "$(ls workspace/many | wc -l)" 10000
 	same "$(find workspace/many -type f | wc -l)" 10000
 	same "$(ls -l workspace/many | wc -l)" 10001
-	same "$(find workspace/many -printf '%f\n' | sort | tail -n 1)" 'file number 10000'
+	same "$(find workspace/many -mindepth 1 -printf '%f\n' | sort | tail -n 1)" 'file number 10000'
 	# by the mount, from an archive
 	mkdir "$T/some" && (cd "$T/some" && seq 300 | xargs -I{} sh -c 'echo {} > f{}')
 	tar -C "$T" -cf - some | tar -C workspace -xf -

@@ -229,6 +229,65 @@ static void test_base_that_changes_before_it_is_fetched(void **state)
 	close_staged(&f);
 }
 
+/* Goes silent in the middle of the file until rogue_release(). */
+static void stall_download(struct fsrig *r)
+{
+	ROGUE_ADD(r->f->rogue, .path = DOWN_ROUTE, .fault = ROGUE_STALL, .after = MIB, .times = 1);
+}
+
+static bool has_download(void *ctx)
+{
+	const struct fsrig *r = ctx;
+	const struct transfer *x = r->thread->transfers;
+
+	return x && !x->up && x->moved >= MIB / 2;
+}
+
+/* What came of the old version must not show behind the end of the new one. */
+static void test_base_that_changes_in_the_middle(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_big(r, "x", 15);
+	char *want CLEANUP_FREE = calloc(1, 2 * MIB + 1);
+	struct staged f = open_staged(r, "x", 0, -1);
+
+	stall_download(r);
+	assert_int_equal(write_at(&f, 2 * MIB, "z", 1), 0);
+	assert_true(fsrig_wait(r, has_download, r));
+	put_file(fsrig_host_path(r, "x"), "0123456789", 10);
+	rogue_release(r->f->rogue);
+	memcpy(want, "0123456789", 10);
+	want[2 * MIB] = 'z';
+	assert_true(shows(&f, want, 2 * MIB + 1));
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", want, 2 * MIB + 1));
+	close_staged(&f);
+}
+
+/* Never bytes of two versions. */
+static void test_base_that_changes_after_it_was_read(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_big(r, "x", 16);
+	struct staged f = open_staged(r, "x", 0, -1);
+	char c;
+
+	stall_download(r);
+	assert_int_equal(write_at(&f, 5, "z", 1), 0);
+	assert_int_equal(read_at(&f, 0, &c, 1), 1);
+	put_file(fsrig_host_path(r, "x"), "0123456789", 10);
+	rogue_release(r->f->rogue);
+	assert_int_equal(read_at(&f, BIG - 1, &c, 1), -ESTALE);
+	assert_int_equal(flush(&f), -ESTALE);
+	assert_true(is_there(r, "x", "0123456789", 10));
+	/* all that was there is given up */
+	assert_int_equal(truncate_to(&f, 0), 0);
+	assert_int_equal(write_at(&f, 0, "new", 3), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "new", 3));
+	close_staged(&f);
+}
+
 static void test_base_that_goes_away(void **state)
 {
 	struct fsrig *r = *state;
@@ -546,6 +605,8 @@ int main(void)
 		FSRIG_TEST(test_truncate_with_a_base),
 		FSRIG_TEST(test_emptied),
 		FSRIG_TEST(test_base_that_changes_before_it_is_fetched),
+		FSRIG_TEST(test_base_that_changes_in_the_middle),
+		FSRIG_TEST(test_base_that_changes_after_it_was_read),
 		FSRIG_TEST(test_base_that_goes_away),
 		FSRIG_TEST(test_appends_fetch_nothing),
 		FSRIG_TEST(test_many_appends),

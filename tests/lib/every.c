@@ -289,6 +289,50 @@ static void start_bash_close(struct attempt *a, struct sandbox *sb)
 	sandbox_bash_close(sb, &a->call, a->job);
 }
 
+/* ---- runs ---- */
+
+/* The name of one that there is not. */
+#define NO_RUN "00000000-0000-4000-8000-000000000000"
+
+static void start_run_start(struct attempt *a, struct sandbox *sb)
+{
+	const struct run_spec spec = { .script = "true", .len = 4, .dir = a->dir };
+
+	sandbox_run_start(sb, &a->call, &spec, &a->result.text);
+}
+
+static void start_run_shell(struct attempt *a, struct sandbox *sb)
+{
+	const struct run_spec spec = { .script = "true", .len = 4, .shell = "every" };
+
+	sandbox_run_start(sb, &a->call, &spec, &a->result.text);
+}
+
+static void start_run_look(struct attempt *a, struct sandbox *sb)
+{
+	sandbox_run_look(sb, &a->call, NO_RUN, 0, 0, 1000, 100, &a->result.news);
+}
+
+static void release_news(struct attempt *a)
+{
+	run_news_release(&a->result.news);
+}
+
+static void start_run_feed(struct attempt *a, struct sandbox *sb)
+{
+	sandbox_run_feed(sb, &a->call, NO_RUN, 0, "line\n", 5, true);
+}
+
+static void start_run_kill(struct attempt *a, struct sandbox *sb)
+{
+	sandbox_run_kill(sb, &a->call, NO_RUN, SIGTERM);
+}
+
+static void start_run_drop(struct attempt *a, struct sandbox *sb)
+{
+	sandbox_run_drop(sb, &a->call, NO_RUN);
+}
+
 /* ---- watching ---- */
 
 static void on_live(void *ctx)
@@ -516,6 +560,12 @@ const struct every_op every_op[] = {
 	  NULL },
 	{ "bash_close", EVERY_NEEDS_BASH | EVERY_NEEDS_JOB | EVERY_NO_RESULT, start_bash_close,
 	  NULL, NULL },
+	{ "run_start", 0, start_run_start, release_text, NULL },
+	{ "run_shell", 0, start_run_shell, release_text, NULL },
+	{ "run_look", EVERY_NEEDS_JOB, start_run_look, release_news, NULL },
+	{ "run_feed", EVERY_NEEDS_JOB | EVERY_NO_RESULT, start_run_feed, NULL, NULL },
+	{ "run_kill", EVERY_NEEDS_JOB | EVERY_NO_RESULT, start_run_kill, NULL, NULL },
+	{ "run_drop", EVERY_NO_RESULT, start_run_drop, NULL, NULL },
 	{ "watch", EVERY_ENDLESS | EVERY_ON_SILENCE, start_watch, NULL, NULL },
 };
 const size_t every_op_len = ARRAY_SIZE(every_op);

@@ -63,6 +63,7 @@ struct attempt {
 		struct command_result command;
 		struct bash_result bash;
 		struct bash_output output;
+		struct run_news news;
 		uint64_t copied;
 		char *text;
 	} result, before;
