@@ -340,7 +340,8 @@ void run_script_kill(struct buf *to, const char *id, int signal)
 
 /*
  * A process of its own that was started needs its directory until bash has
- * opened the script, which it has as fd 255. Twice, as somebody may be writing
+ * opened the script, which it has as fd 255 (in the middle of an exec there is
+ * no command line). Twice, as somebody may be writing
  * there.
  */
 void run_script_drop(struct buf *to, const char *id)
@@ -349,7 +350,8 @@ void run_script_drop(struct buf *to, const char *id)
 	buf_puts(to, " " ALIVE
 		     " late() { local c s; [ -e $d/started ] && [ ! -L $d/sh ] && [ ! -e $d/rc ] &&"
 		     " alive $d/sup || return; read -r c s <$d/child || return 0;"
-		     " grep -qsa $d /proc/$c/cmdline && [ ! -e /proc/$c/fd/255 ]; };"
+		     " [ ! -e /proc/$c/fd/255 ] || return; s=$(tr '\\0' ' ' </proc/$c/cmdline);"
+		     " [[ -z ${s// } || $s == *$d* ]]; };"
 		     " for i in {1..100}; do late 2>/dev/null || break; sleep .01; done;"
 		     " rm -rf $d || rm -rf $d");
 }

@@ -179,9 +179,8 @@ void ctl_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 	struct parked p;
 	int r;
 
-	parked_init(&p, n->fs, req, NULL);
 	if (!o) {
-		parked_err(&p, -ENOMEM);
+		fuse_reply_err(req, ENOMEM);
 		return;
 	}
 	o->file = n->ctl_file;
@@ -190,7 +189,8 @@ void ctl_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 	o->thread = n->thread ? thread_ref(n->thread) : NULL;
 	o->job = n->job;
 	o->flags = fi->flags;
-	r = begin(o);
+	r = begin(o); /* before this request counts as one that waits */
+	parked_init(&p, n->fs, req, NULL);
 	if (r < 0) {
 		ctl_open_free(o);
 		parked_err(&p, r);
