@@ -240,6 +240,12 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 
 /* ---- ending ---- */
 
+static void flushed(struct flush_op *op, int err)
+{
+	(void)err; /* file_unfinished() tells */
+	free(op);
+}
+
 static void flush_all(void *ctx)
 {
 	struct on_loop *c = ctx;
@@ -248,8 +254,15 @@ static void flush_all(void *ctx)
 
 	fs->ending = true;
 	HASH_ITER (by_ino, fs->nodes, n, next) {
-		if (n->stage && !stage_is_clean(n->stage))
-			stage_flush(n->stage, NULL);
+		struct flush_op *op;
+
+		if (!n->stage || stage_is_clean(n->stage))
+			continue;
+		op = calloc(1, sizeof(*op));
+		if (!op)
+			continue;
+		op->done = flushed;
+		stage_flush(n->stage, op);
 	}
 }
 

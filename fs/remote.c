@@ -71,7 +71,8 @@ static void finish(struct remote *r, int err, char *message)
 /* Nothing can have been done: it never got there. */
 static bool was_not_sent(int err)
 {
-	return err == -ECONNREFUSED || err == -ENOTCONN || err == -EHOSTUNREACH;
+	/* Not -ENOTCONN: that is also what a close makes of calls under way. */
+	return err == -ECONNREFUSED || err == -EHOSTUNREACH;
 }
 
 static void on_called(struct call *call)

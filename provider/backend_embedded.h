@@ -6,7 +6,7 @@
  *		sock	it listens there
  *		alive	locked by the sandbox itself as long as it lives
  *		users	locked (shared) by every program that uses it
- *		who	"USER\nTHREAD\n"
+ *		who	"USER\nTHREAD\n", and the root if it has no walls
  *		pid	written by the sandbox when it answers
  *	DATA/logs/<id>.log, .1, .2
  */

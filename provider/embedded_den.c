@@ -16,7 +16,7 @@
 #include "io.h"
 #include "paths.h"
 
-enum { ENTER_TRIES = 32, WHO_MAX = 512 };
+enum { ENTER_TRIES = 32, WHO_MAX = 8192 };
 
 bool den_is_id(const char *name)
 {
@@ -212,13 +212,13 @@ static ssize_t read_text(const struct den *d, const char *name, char *to, size_t
 	return n;
 }
 
-int den_write_who(const struct den *d, const char *user, const char *thread)
+int den_write_who(const struct den *d, const char *user, const char *thread, const char *root)
 {
 	int dir CLEANUP_FD = open_dir(d), fd CLEANUP_FD = -1;
 	char text[WHO_MAX];
 	int n, r;
 
-	n = snprintf(text, sizeof(text), "%s\n%s\n", user, thread);
+	n = snprintf(text, sizeof(text), "%s\n%s\n%s%s", user, thread, root ?: "", root ? "\n" : "");
 	if (n >= (int)sizeof(text))
 		return -EINVAL;
 	if (dir < 0)
@@ -250,7 +250,7 @@ static pid_t read_pid(const struct den *d)
 int den_place(const struct den *d, struct place *ret)
 {
 	struct place p CLEANUP_PLACE = { 0 };
-	char text[WHO_MAX], *user = text, *thread, *end;
+	char text[WHO_MAX], *user = text, *thread, *end, *root;
 
 	memcpy(p.id, d->id, sizeof(p.id));
 	p.pid = read_pid(d);
@@ -264,6 +264,14 @@ int den_place(const struct den *d, struct place *ret)
 			p.user = strdup(user);
 			p.thread = strdup(thread);
 			if (!p.user || !p.thread)
+				return -ENOMEM;
+		}
+		root = end + 1;
+		end = strchr(root, '\n');
+		if (root[0] == '/' && end) {
+			*end = '\0';
+			p.root = strdup(root);
+			if (!p.root)
 				return -ENOMEM;
 		}
 	}

@@ -57,7 +57,9 @@ int den_claim(const struct den *d) MUST_CHECK;
 int den_is_alive(const struct den *d) MUST_CHECK;
 /* The sandbox's process; with `users` held exclusively. -ESRCH. */
 int den_find(const struct den *d, struct process *ret) MUST_CHECK;
-int den_write_who(const struct den *d, const char *user, const char *thread) MUST_CHECK;
+/* root: where the sandbox has its files if that is not the usual place; else NULL. */
+int den_write_who(const struct den *d, const char *user, const char *thread,
+		  const char *root) MUST_CHECK;
 /* Its place; user and thread stay NULL if `who` is damaged. 0 or -ENOMEM. */
 int den_place(const struct den *d, struct place *ret) MUST_CHECK;
 /*
@@ -140,6 +142,7 @@ struct task {
 
 	/* start and stop */
 	char *user, *thread;
+	char *root; /* of the view, if it is not the usual one */
 	struct process process;
 	unsigned phase;
 	bool stuck, vanishing;

@@ -104,6 +104,20 @@ static int spawn(struct task *t, int alive)
 	return r;
 }
 
+/* Without walls its files are where they are on the host. */
+static int find_root(struct task *t)
+{
+	char *data CLEANUP_FREE = NULL;
+
+	if (!t->e->no_isolation)
+		return 0;
+	data = paths_user_data(t->e->data, t->user, t->thread);
+	if (!data)
+		return -ENOMEM;
+	t->root = realpath(data, NULL);
+	return t->root ? 0 : -errno;
+}
+
 /* With both locks. */
 static int launch(struct task *t, int alive)
 {
@@ -111,9 +125,11 @@ static int launch(struct task *t, int alive)
 	struct stat st;
 	int r;
 
-	r = den_sweep(&t->den, alive);
+	r = find_root(t);
 	if (r == 0)
-		r = den_write_who(&t->den, t->user, t->thread);
+		r = den_sweep(&t->den, alive);
+	if (r == 0)
+		r = den_write_who(&t->den, t->user, t->thread, t->root);
 	if (r < 0) {
 		task_say(t, "cannot write in %s: %s", t->den.dir, strerrordesc_np(-r));
 		return r;
@@ -298,6 +314,7 @@ static int set_place(struct task *t)
 	memcpy(p.id, t->id, sizeof(p.id));
 	p.user = strdup(t->user);
 	p.thread = strdup(t->thread);
+	p.root = STEAL(t->root);
 	if (!p.socket || !p.user || !p.thread)
 		return -ENOMEM;
 	t->op->place = p;

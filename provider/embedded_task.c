@@ -152,6 +152,7 @@ void task_end(struct task *t, int error)
 		backend_answer(&e->b, t->op, error, error ? t->why : NULL);
 	DL_DELETE(e->tasks, t);
 	free(t->user);
+	free(t->root);
 	free(t->thread);
 	free(t->ids);
 	free(t->why);
