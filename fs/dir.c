@@ -322,7 +322,7 @@ static int child_node(struct dir *d, const char *name, struct node **ret)
 
 		if (r < 0)
 			return r;
-		t->known = true;
+		thread_set_known(t, true);
 		r = threads_node(d->node, t, ret);
 		thread_unref(t);
 		return r;

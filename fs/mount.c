@@ -157,7 +157,7 @@ static void make_on_loop(void *ctx)
 	if (c->r == 0 && fs->opt->source == SOURCE_URL) {
 		c->r = thread_get(fs, fs->opt->thread, &c->m->given);
 		if (c->r == 0)
-			c->m->given->known = true;
+			thread_set_known(c->m->given, true);
 	}
 }
 
@@ -323,6 +323,7 @@ static void free_on_loop(void *ctx)
 	HASH_ITER (hh, fs->threads, t, next_thread) {
 		thread_ref(t);
 		thread_let_go(t);
+		thread_set_known(t, false);
 		thread_unref(t);
 	}
 	nodes_release(fs);

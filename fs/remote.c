@@ -21,7 +21,6 @@ int remote_errno(int err)
 	case EHOSTUNREACH:
 	case EHOSTDOWN:
 	case ENETUNREACH:
-	case EPIPE:
 	case ESHUTDOWN:
 		return ENOTCONN;
 	case EKEYREJECTED:

@@ -78,6 +78,17 @@ void thread_unref(struct thread *t)
 	free(t);
 }
 
+void thread_set_known(struct thread *t, bool known)
+{
+	if (t->known == known)
+		return;
+	t->known = known;
+	if (known)
+		thread_ref(t);
+	else
+		thread_unref(t);
+}
+
 /* ---- leases ---- */
 
 /* What the server is, for status: asked once when the thread comes into use. */

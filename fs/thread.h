@@ -51,6 +51,8 @@ struct thread {
 int thread_get(struct fs *fs, const char *id, struct thread **ret) MUST_CHECK;
 struct thread *thread_ref(struct thread *t);
 void thread_unref(struct thread *t); /* NULL is fine */
+/* Known threads are listed, and stay (with their jobs) until they are forgotten. */
+void thread_set_known(struct thread *t, bool known);
 /* The record if there is one, not counted. */
 struct thread *thread_find(struct fs *fs, const char *id);
 

@@ -41,7 +41,10 @@ static bool has_name(const struct listing_work *l, const char *name)
 	return false;
 }
 
-/* Those that are known here only: the one of a URL, or one found elsewhere. */
+/*
+ * Those that are known here only: the one of a URL. Any other that the provider
+ * does not list was removed by somebody else.
+ */
 static void add_known(struct listing_work *l)
 {
 	struct thread *t, *next;
@@ -51,6 +54,11 @@ static void add_known(struct listing_work *l)
 
 		if (!t->known || has_name(l, t->id))
 			continue;
+		if (l->fs->opt->source != SOURCE_URL) {
+			if (t->open_files == 0 && !t->own_lease)
+				thread_set_known(t, false);
+			continue;
+		}
 		more = reallocarray(l->names, l->count + 1, sizeof(*more));
 		if (!more)
 			return;
@@ -125,7 +133,7 @@ static void reply_thread(struct parked *p, struct node *dir, struct thread *t)
 	struct node *n;
 	int r;
 
-	t->known = true;
+	thread_set_known(t, true);
 	r = threads_node(dir, t, &n);
 	if (r < 0) {
 		parked_err(p, r);
@@ -218,7 +226,7 @@ static void made(struct remote *r, int err)
 	struct node *n;
 
 	if (err < 0 && !q->thread->root)
-		q->thread->known = false;
+		thread_set_known(q->thread, false);
 	if (err == 0 && threads_node(q->dir, q->thread, &n) == 0) {
 		node_set_attr(n, &q->attr);
 		node_unref(n);
@@ -230,7 +238,7 @@ static void made(struct remote *r, int err)
 static void make(struct quest *q)
 {
 	q->at = QUEST_REMOTE;
-	q->thread->known = true; /* another mkdir is too late */
+	thread_set_known(q->thread, true); /* another mkdir is too late */
 	remote_begin(&q->remote, q->thread, make_start, made);
 }
 
@@ -330,7 +338,7 @@ static void forgotten(struct call *call)
 
 	call_release(call);
 	if (err == 0) {
-		t->known = false;
+		thread_set_known(t, false);
 		thread_void_caches(t);
 		if (t->root)
 			node_detach(t->root);
