@@ -109,6 +109,7 @@ static void glance(struct node *n)
 	if (g) {
 		g->node = node_ref(n);
 		n->glancing = true;
+		g->remote.quiet = true;
 		remote_begin(&g->remote, n->thread, glance_start, glance_done);
 	}
 	(void)tenant_release(tenant);

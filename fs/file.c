@@ -328,6 +328,11 @@ static void read_done(struct read_op *op, int err, const struct iovec *iov, int 
 	struct fs *fs = rd->parked.fs;
 
 	rd->handle->reading--;
+	if (err == -ESTALE) {
+		/* Pages of the old version are not for the next one who opens it. */
+		rd->handle->node->kept.mode = 0;
+		node_void_attr(rd->handle->node);
+	}
 	if (err < 0) {
 		parked_err(&rd->parked, err);
 	} else {

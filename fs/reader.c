@@ -435,8 +435,11 @@ void reader_free(struct reader *r)
 void reader_read(struct reader *r, struct read_op *op)
 {
 	r->used_ms = clock_ms();
+	reader_enter(r);
+	reader_look(r, op);
 	DL_APPEND(r->waiting, op);
 	reader_pump(r);
+	reader_leave(r);
 }
 
 void reader_cancel(struct reader *r, struct read_op *op)

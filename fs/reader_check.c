@@ -137,6 +137,19 @@ static void judge(struct reader *r, const struct attr *now)
 	}
 }
 
+/*
+ * The kernel asks for whole pages: a read that goes past our end when the file is
+ * known to have grown wants what is new, though it begins before it (tail -f).
+ */
+void reader_look(struct reader *r, const struct read_op *op)
+{
+	const struct node *n = r->node;
+
+	if (!r->kept && !r->stale && !r->check && op->offset + op->size > r->version.size &&
+	    node_is_fresh(n) && has_grown(&r->version, &n->attr))
+		judge(r, &n->attr);
+}
+
 static void on_checked(struct remote *remote, int err)
 {
 	struct check *c = CONTAINER_OF(remote, struct check, remote);

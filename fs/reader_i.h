@@ -136,6 +136,8 @@ bool reader_is_near(const struct reader *r, const struct read_op *op);
 
 /* Looks at the file, if nobody does; what follows from that happens later. */
 void reader_check(struct reader *r);
+/* Before a read: is what is known of the file news? */
+void reader_look(struct reader *r, const struct read_op *op);
 void reader_check_leave(struct reader *r);
 /* Something ended with -ESTALE. */
 void reader_changed(struct reader *r);

@@ -56,7 +56,8 @@ static void finish(struct remote *r, int err, char *message)
 	if (err < 0 && is_grave(err))
 		thread_failed(t, "the sandbox", err, message);
 	if (r->leased) {
-		thread_touch(t);
+		if (!r->quiet)
+			thread_touch(t);
 		(void)tenant_release(t->tenant);
 	}
 	r->phase = REMOTE_IDLE;

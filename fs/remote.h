@@ -20,6 +20,7 @@ struct remote {
 	/* set by the owner before remote_begin(), zero is fine */
 	int64_t timeout_ms; /* of the operation; 0: the mount's; -1: none */
 	bool once;          /* doing it twice is not the same: try again only if nothing was sent */
+	bool quiet;         /* nobody asked for it: the thread is not in use because of it */
 
 	/* for the owner: the call to use in start(); call.message in done() has the words */
 	struct call call;

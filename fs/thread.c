@@ -123,8 +123,10 @@ static void probe(struct thread *t)
 	if (sandbox_dialect(sb)[0] == '\0')
 		p = calloc(1, sizeof(*p));
 	sandbox_put(sb);
-	if (p)
-		remote_begin(&p->remote, t, probe_start, probe_done);
+	if (!p)
+		return;
+	p->remote.quiet = true;
+	remote_begin(&p->remote, t, probe_start, probe_done);
 }
 
 void thread_touch(struct thread *t)
