@@ -177,6 +177,10 @@ static int read_settings(const struct mount_args *a, struct options *o)
 static int find_mountpoint(const char *path, struct options *o)
 {
 	o->mountpoint = realpath(path, NULL);
+	if (!o->mountpoint && errno == ENOTCONN)
+		return cmd_fail("the daemon of the mount at '%s' is dead: threadfs unmount %s "
+				"removes what is left",
+				path, path);
 	if (!o->mountpoint)
 		return cmd_fail("the mountpoint '%s': %s", path, strerrordesc_np(errno));
 	return 0;

@@ -49,21 +49,22 @@ static bool is_grave(int err)
 static void finish(struct remote *r, int err, char *message)
 {
 	struct thread *t = r->thread;
+	bool leased = r->leased;
 
 	t->fs->totals.remote++;
 	if (err < 0)
 		t->fs->totals.remote_failed++;
 	if (err < 0 && is_grave(err))
 		thread_failed(t, "the sandbox", err, message);
-	if (r->leased) {
-		if (!r->quiet)
-			thread_touch(t);
-		(void)tenant_release(t->tenant);
-	}
+	if (leased && !r->quiet)
+		thread_touch(t);
 	r->phase = REMOTE_IDLE;
 	r->call.message = message;
+	/* With the lease still, so that an open file can have one of its own. */
 	r->done(r, r->cancelled && err < 0 ? -ECANCELED : err);
 	/* r may be gone */
+	if (leased)
+		(void)tenant_release(t->tenant);
 	free(message);
 	thread_unref(t);
 }
