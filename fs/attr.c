@@ -166,16 +166,22 @@ static void start_utimens(struct remote *r, struct sandbox *sb)
 		sandbox_utimens(sb, &r->call, path, t->times);
 }
 
-/* Whether the content is ours to change now: it is being written, or will be by this handle. */
+/*
+ * Whether the content is ours to change: it is being written here, or begins to
+ * be (who empties a file is about to fill it, and nobody is to see it empty).
+ */
 static int set_size(struct trip *t, bool *ret_done)
 {
 	struct node *n = t->node;
+	struct handle *h;
 	int r = 0;
 
-	if (!n->stage && t->priv)
+	if (!n->stage && t->priv && t->length == 0)
 		r = file_stage(n, false);
 	if (r < 0)
 		return r;
+	for (h = n->handles; h; h = h->next)
+		h->reader_old = true;
 	*ret_done = n->stage != NULL;
 	return n->stage ? stage_truncate(n->stage, t->length) : 0;
 }
@@ -224,6 +230,7 @@ static void set_next(struct trip *t, int err)
 		}
 	}
 	t->changes = false;
+	node_void_peers(n);
 	if (n->stage || !n->parent) {
 		reply_attr(&t->parked, n);
 		return;

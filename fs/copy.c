@@ -37,6 +37,7 @@ static void looked(struct trip *t, int err)
 
 static void copied(struct trip *t, int err)
 {
+	node_void_peers(t->node);
 	node_void_attr(t->node);
 	if (err < 0) {
 		parked_err(&t->parked, err);

@@ -105,6 +105,18 @@ int ctl_child(struct node *dir, const char *name, struct node **ret)
 	return -ENOENT;
 }
 
+/* Only what is not below a .ctl: tar and editors take a file of no size for an empty one. */
+static off_t shown_size(struct node *n)
+{
+	struct ctl_open o = { .file = n->ctl_file, .fs = n->fs, .node = n };
+	struct buf text CLEANUP_BUF = BUF_INIT(0);
+
+	if (n->kind != NODE_CTL_FILE || n->ctl_file != &ctl_readme ||
+	    n->ctl_file->render(&o, &text) < 0)
+		return 0;
+	return (off_t)text.len;
+}
+
 void ctl_stat(struct node *n, struct stat *ret)
 {
 	const struct options *o = n->fs->opt;
@@ -116,6 +128,7 @@ void ctl_stat(struct node *n, struct stat *ret)
 		.st_ino = n->ino,
 		.st_mode = dir ? S_IFDIR | (writable ? 0755 : 0555) : S_IFREG | n->ctl_file->mode,
 		.st_nlink = dir ? 2 : 1,
+		.st_size = shown_size(n),
 		.st_uid = o->uid,
 		.st_gid = o->gid,
 		.st_mtim.tv_sec = now,
@@ -197,7 +210,7 @@ void ctl_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 		return;
 	}
 	fi->fh = (uint64_t)(uintptr_t)o;
-	fi->direct_io = 1;
+	fi->direct_io = o->file != &ctl_readme;
 	fi->nonseekable = !o->file->render;
 	fi->noflush = !o->file->flush;
 	if (!parked_open(&p, fi)) {

@@ -300,6 +300,8 @@ static bool add_node(struct page *g, const char *name, struct node *n, off_t nex
 
 	if (n->kind == NODE_SANDBOX) {
 		entry_fill(n, &e);
+		if (!n->stage && !node_is_fresh(n))
+			e.attr_timeout = 0;
 	} else {
 		e = (struct fuse_entry_param){ .ino = n->ino };
 		ctl_stat(n, &e.attr);
@@ -366,8 +368,11 @@ static bool add_listed(struct page *g, struct dir *d, const struct entry *e, off
 		return true; /* ours hides it */
 	if (!g->plus)
 		return add_plain(g, e->name, e->attr.mode, e->attr.ino, next);
-	/* Only what was just listed is news. */
-	if (entry_adopt(d->node, e->name, &e->attr, d->node->listing == d->listing, &n) < 0)
+	/* Only what was just listed is news, and not of what was changed since. */
+	n = node_child(d->node, e->name);
+	if (n && node_is_newer(n, d->listing->made_ms))
+		node_ref(n);
+	else if (entry_adopt(d->node, e->name, &e->attr, d->node->listing == d->listing, &n) < 0)
 		return true;
 	added = add_node(g, e->name, n, next);
 	node_unref(n);
@@ -416,7 +421,8 @@ void op_readdir(fuse_req_t req, struct node *n, size_t size, off_t offset,
 	struct filling *f;
 	struct parked p;
 
-	if (offset != 0 || !d->was_read) {
+	/* A program may make files between opening a directory and reading it. */
+	if (offset != 0 || (!d->was_read && !(d->listing && n->void_ms >= d->listing->made_ms))) {
 		parked_init(&p, n->fs, req, NULL);
 		answer_readdir(&p, d, size, offset, plus);
 		return;

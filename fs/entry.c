@@ -79,6 +79,8 @@ int entry_known(struct node *dir, const char *name, struct node **ret)
 	e = listing_find(dir->listing, name);
 	if (!e)
 		return dir->listing->entries.truncated ? -EAGAIN : -ENOENT;
+	if (n && node_is_newer(n, dir->listing->made_ms))
+		return -EAGAIN;
 	return entry_adopt(dir, name, &e->attr, true, ret);
 }
 

@@ -104,6 +104,7 @@ static void linked(struct trip *t, int err)
 {
 	file_resume(t->other);
 	entry_void_dir(t->node);
+	node_void_peers(t->other);
 	node_void_attr(t->other);
 	if (err < 0) {
 		parked_err(&t->parked, err);
@@ -154,6 +155,8 @@ static void start_unlink(struct remote *r, struct sandbox *sb)
 
 static void unlinked(struct trip *t, int err)
 {
+	if (t->other)
+		node_void_peers(t->other);
 	if (t->other && (err == 0 || err == -ENOENT))
 		file_gone(t->other);
 	else if (t->other)
@@ -286,8 +289,10 @@ static void renamed(struct trip *t, int err)
 			exchange_nodes(n, there);
 			node_void_attr(there);
 		} else {
-			if (there)
+			if (there) {
+				node_void_peers(there);
 				file_gone(there);
+			}
 			if (node_move(n, t->other, t->name2) < 0)
 				node_detach(n);
 		}

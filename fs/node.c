@@ -295,7 +295,29 @@ void node_set_attr(struct node *n, const struct attr *attr)
 void node_void_attr(struct node *n)
 {
 	n->attr_ms = INT64_MIN / 2;
+	n->void_ms = clock_ms();
 	void_listing(n);
+}
+
+bool node_is_newer(const struct node *n, int64_t ms)
+{
+	return n->has_attr && MAX(n->attr_ms, n->void_ms) >= ms;
+}
+
+void node_void_peers(struct node *n)
+{
+	struct node *other, *next;
+
+	if (!n->has_attr || n->attr.nlink < 2 || n->attr.ino == 0 || S_ISDIR(n->attr.mode))
+		return;
+	HASH_ITER (by_ino, n->fs->nodes, other, next) {
+		if (other == n || other->thread != n->thread || !other->has_attr ||
+		    other->attr.ino != n->attr.ino || other->attr.dev != n->attr.dev)
+			continue;
+		node_void_attr(other);
+		if (n->fs->se && other->nlookup > 0)
+			fuse_lowlevel_notify_inval_inode(n->fs->se, other->ino, -1, 0);
+	}
 }
 
 bool attr_same_version(const struct attr *a, const struct attr *b)

@@ -45,6 +45,7 @@ struct node {
 	struct attr attr;
 	bool has_attr;
 	int64_t attr_ms; /* when */
+	int64_t void_ms; /* when it was found not to be true any more */
 	uint64_t attr_epoch;
 	bool glancing;           /* a thread's root: somebody asks already */
 	struct listing *listing; /* of a directory, as fresh as it says; or NULL */
@@ -95,10 +96,14 @@ bool node_is_below(const struct node *n, const struct node *dir);
 
 /* Whether attr may be answered without asking. */
 bool node_is_fresh(const struct node *n);
+/* Whether attr, or that it is void, is newer than an answer of that time. */
+bool node_is_newer(const struct node *n, int64_t ms);
 /* The sandbox said so now. */
 void node_set_attr(struct node *n, const struct attr *attr);
 /* Ask next time. */
 void node_void_attr(struct node *n);
+/* The file changed under this name: what is known of its other names is void, in the kernel too. */
+void node_void_peers(struct node *n);
 /* What stat(2) shows: the attributes, with the stage's size and times where there is one. */
 void node_stat(struct node *n, struct stat *ret);
 /* Whether two attributes are of one version of one file. */

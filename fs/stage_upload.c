@@ -135,6 +135,7 @@ static void confirm(struct delivery *d)
 		s->base_len = MIN(s->base.size, s->cut);
 		s->filled = 0;
 	}
+	node_void_peers(s->n); /* of the file that was there: it has a name less, or was appended to */
 	node_set_attr(s->n, &d->seen);
 	finish(d, 0);
 }

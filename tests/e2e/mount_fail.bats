@@ -1,0 +1,230 @@
+#!/usr/bin/env bats
+# What breaks, and what is left then: full disks, sandboxes and daemons that die.
+
+load ../lib/mount
+
+PYTHON=$(command -v /usr/bin/python3 || command -v python3)
+
+setup() {
+	mount_setup
+}
+
+teardown() {
+	exec 5>&- 6>&-
+	teardown_mount
+}
+
+op() {
+	"$PYTHON" "$BATS_TEST_DIRNAME/../lib/op.py" "$@"
+}
+
+sandbox_pid() {
+	jq ".threads[] | select(.thread == \"demo\") | .pid" "$M/.ctl/status.json"
+}
+
+kill_sandbox() {
+	local pid
+
+	pid=$(sandbox_pid)
+	kill -KILL "$pid"
+	wait_until pid_gone "$pid"
+}
+
+@test "a full disk in the sandbox is ENOSPC, and the old file stays" {
+	local how
+
+	[ "$(id -u)" = 0 ] || skip "needs root to make a small disk"
+	mkdir "$T/data"
+	mount -t tmpfs -o size=8m,mode=0755 threadfs-test "$T/data"
+	MOUNTS+=("$T/data") # for teardown
+	mount_start
+	thread
+	echo old >outputs/f
+	head -c 6000000 /dev/zero >outputs/ballast
+	for how in put put+fsync; do
+		[ "$(op "$how" outputs/f 5000000)" = ENOSPC ]
+		[ "$(op "$how" outputs/new 5000000)" = ENOSPC ]
+		# the sandbox has the old one and nothing else; what was written is kept here
+		[ "$(sandbox 'cat outputs/f; ls -A outputs')" = $'old\nballast\nf' ]
+		jq -e '[.pending[].path] | sort == ["outputs/f", "outputs/new"]' .ctl/status.json
+		rm outputs/new
+		jq -e '[.pending[].path] == ["outputs/f"]' .ctl/status.json
+	done
+	[ "$(stat -f -c %a outputs)" -lt 1000 ]
+	rm outputs/ballast
+	[ "$(op put outputs/f 5000000)" = OK ]
+	[ "$(sandbox 'wc -c <outputs/f')" = 5000000 ]
+	jq -e '.pending == []' .ctl/status.json
+	cd /
+	expect_errors
+	mount_stop
+	umount "$T/data"
+}
+
+@test "a full cache directory on the host is ENOSPC, too" {
+	[ "$(id -u)" = 0 ] || skip "needs root to make a small disk"
+	mkdir "$T/cache"
+	mount -t tmpfs -o size=4m,mode=0700 threadfs-test "$T/cache"
+	MOUNTS+=("$T/cache")
+	mount_start
+	thread
+	echo old >outputs/f
+	[ "$(op put outputs/f 9000000)" = ENOSPC ]
+	[ "$(op put outputs/g 9000000)" = ENOSPC ]
+	[ "$(op put outputs/f 1000000)" = OK ]
+	[ "$(stat -c %s outputs/f)" = 1000000 ]
+	cd /
+	expect_errors
+	mount_stop
+	umount "$T/cache"
+}
+
+# moved BYTES: so many went up or down.
+moved() {
+	jq -e ".totals | .bytes_$1 >= $2" "$M/.ctl/status.json" >/dev/null
+}
+
+@test "killed during an upload of 200 MiB: all of it, or an error and the old file" {
+	local rc=0 size=209715200
+
+	[ -z "${SANITIZED:-}" ] || size=20971520
+	mount_start
+	thread
+	echo old >outputs/f
+	head -c "$size" /dev/urandom >"$T/big"
+	spawn cp "$T/big" outputs/f
+	wait_until moved up $((size / 10))
+	kill_sandbox
+	wait "$SPAWN_PID" || rc=$?
+	echo "cp: $rc"
+	if [ "$rc" = 0 ]; then
+		cmp "$T/big" outputs/f
+	else
+		[ "$(cat outputs/f)" = old ]
+	fi
+	# no half of it lies around
+	[ "$(sandbox 'ls -A outputs')" = f ]
+	cp "$T/big" outputs/f
+	cmp "$T/big" outputs/f
+	expect_errors
+}
+
+@test "killed during a download: all of it, or an error" {
+	local rc=0 size=209715200 want
+
+	[ -z "${SANITIZED:-}" ] || size=20971520
+	mount_start -o memory=1M
+	thread
+	sandbox "head -c $size /dev/urandom >outputs/f"
+	want=$(sandbox 'sha256sum <outputs/f')
+	mkfifo "$T/go"
+	spawn sh -c 'exec <outputs/f; head -c 1000000; read -r _ <"$0"; cat' "$T/go" >"$T/got"
+	wait_until moved down 1000000
+	kill_sandbox
+	echo go >"$T/go"
+	wait "$SPAWN_PID" || rc=$?
+	echo "cat: $rc"
+	[ "$rc" != 0 ] || [ "$(sha256sum <"$T/got")" = "$want" ]
+	# what came is right as far as it goes
+	cmp -n "$(stat -c %s "$T/got")" "$T/got" outputs/f
+	[ "$(sha256sum <outputs/f)" = "$want" ]
+	expect_errors
+}
+
+@test "killed between operations: the next one works" {
+	local i
+
+	mount_start
+	thread
+	echo content >outputs/f
+	for i in 1 2 3; do
+		kill_sandbox
+		case $i in
+		1) [ "$(ls outputs)" = f ] ;;
+		2) [ "$(cat outputs/f)" = content ] ;;
+		3) echo new >outputs/g ;;
+		esac
+		jq -e ".restarts == $i" .ctl/status.json
+	done
+	[ "$(cat outputs/g)" = new ]
+	[ "$(sandbox 'cat outputs/g')" = new ]
+	expect_errors
+}
+
+@test "killed with files open: they go on" {
+	mount_start
+	thread
+	echo content >outputs/f
+	exec 5<outputs/f 6>outputs/g
+	echo one >&6
+	kill_sandbox
+	echo two >&6
+	[ "$(cat <&5)" = content ]
+	"$PYTHON" -c 'import os; os.fsync(6)'
+	exec 5<&- 6>&-
+	[ "$(cat outputs/g)" = $'one\ntwo' ]
+	expect_errors
+}
+
+@test "without auto_restart a dead sandbox is ENOTCONN" {
+	mount_start -o auto_restart=false
+	thread
+	echo content >outputs/f
+	kill_sandbox
+	[ "$(op stat outputs/new)" = ENOTCONN ]
+	[ "$(op mkdir outputs/d)" = ENOTCONN ]
+	jq -e '.last_error.errno | type == "string"' .ctl/status.json
+	# until somebody says that it is to be another one
+	echo 1 >.ctl/destroy
+	[ "$(cat outputs/f)" = content ]
+	expect_errors
+}
+
+# Sandboxes outlive it; the next mount adopts them.
+@test "a daemon that was killed: the mountpoint can be freed and used again" {
+	local pid how
+
+	for how in unmount mount; do
+		mount_start
+		[ -d "$M/threads/demo" ] || thread
+		cd "$M/threads/demo"
+		echo "$how" >"outputs/$how"
+		pid=$(sandbox_pid)
+		cd /
+		kill -KILL "$MOUNT_PID"
+		wait "$MOUNT_PID" || true
+		is_mounted "$M"
+		[ "$(op stat "$M/README")" = ENOTCONN ]
+		if [ "$how" = mount ]; then
+			# a clear line, which says what to do
+			run "$THREADFS" mount "${MOUNT_ARGS[@]}"
+			[ "$status" = 1 ]
+			[ "${#lines[@]}" = 1 ]
+			[[ $output == *"threadfs unmount $M"* ]]
+			run "$THREADFS" status "$M"
+			[ "$status" = 1 ]
+		fi
+		"$THREADFS" unmount "$M"
+		not_mounted "$M"
+		kill -0 "$pid"
+	done
+	mount_start
+	[ "$(cat "$M"/threads/demo/outputs/*)" = $'mount\nunmount' ]
+	[ "$(sandbox_pid)" = "$pid" ]
+}
+
+@test "a sandbox that cannot be started: the reason is told" {
+	mount_start -o start_timeout=2
+	thread
+	echo content >outputs/f
+	echo 1 >.ctl/destroy
+	# its data is not a directory any more
+	mv "$DATA/users/default/threads/demo/user-data" "$T/away"
+	: >"$DATA/users/default/threads/demo/user-data"
+	[[ "$(op ls outputs)" =~ ^(EIO|ENOTDIR|ENOTCONN)$ ]]
+	jq -e '.last_error.message | length > 0' "$M/threads/demo/.ctl/status.json"
+	rm "$DATA/users/default/threads/demo/user-data"
+	mv "$T/away" "$DATA/users/default/threads/demo/user-data"
+	wait_until grep -q content outputs/f
+	expect_errors
+}

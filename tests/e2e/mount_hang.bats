@@ -1,0 +1,295 @@
+#!/usr/bin/env bats
+# A sandbox that does not answer: whoever waits for it can leave at any time and is
+# let go at the deadline, and nobody else notices.
+
+load ../lib/mount
+
+PYTHON=$(command -v /usr/bin/python3 || command -v python3)
+
+setup() {
+	mount_setup
+	STOPPED=
+	declare -gA HELD=()
+	HELD_FDS=()
+}
+
+teardown() {
+	[ -z "$STOPPED" ] || kill -CONT "$STOPPED" 2>/dev/null || true
+	cd /
+	let_go
+	teardown_mount
+}
+
+op() {
+	"$PYTHON" "$BATS_TEST_DIRNAME/../lib/op.py" "$@"
+}
+
+# So many requests wait for something in the mount.
+waiting() {
+	[ "$(jq .totals.waiting "$M/.ctl/status.json")" -ge "$1" ]
+}
+
+# The server itself: in front of it are a supervisor and bubblewrap.
+stop_sandbox() {
+	STOPPED=$(pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")")
+	[ -n "$STOPPED" ]
+	kill -STOP "$STOPPED"
+}
+
+cont_sandbox() {
+	kill -CONT "$STOPPED"
+	STOPPED=
+}
+
+# hold NAME DIR: $HELD[NAME] is a path to DIR that needs no lookup. Those who look up
+# one name together wait for each other in the kernel, where nobody can interrupt them.
+hold() {
+	local fd
+
+	exec {fd}<"$2"
+	HELD_FDS+=("$fd")
+	HELD[$1]=/proc/self/fd/$fd
+}
+
+let_go() {
+	local fd
+
+	for fd in "${HELD_FDS[@]}"; do
+		exec {fd}>&-
+	done
+	HELD_FDS=()
+}
+
+# A directory for each operation, so that none is in the way of another.
+prepare() {
+	local name
+
+	for name in stat ls read put append mkdir rmdir rm mv ln chmod truncate utime exec readlink; do
+		mkdir "outputs/$name"
+	done
+	for name in read append rm mv chmod truncate utime; do
+		echo content >"outputs/$name/f"
+	done
+	mkdir outputs/rmdir/d outputs/ls/d
+	ln -s f outputs/readlink/l
+	for name in outputs/*; do
+		hold "${name#outputs/}" "$name"
+	done
+	hold ctl .ctl
+	sandbox true # after a command nothing that is cached counts
+}
+
+# each_op OPTIONS…: starts them all together; what each printed is then in $T/op.NAME.
+each_op() {
+	local pids=() pid
+
+	one() {
+		local name=$1
+
+		shift
+		op "$@" >"$T/op.$name" 2>/dev/null 3>&- &
+		pids+=("$!")
+	}
+	rm -f "$T"/op.*
+	one stat "$@" stat "${HELD[stat]}/new"
+	one ls "$@" ls "${HELD[ls]}/d"
+	one read "$@" read "${HELD[read]}/f"
+	one put "$@" put "${HELD[put]}/new" 100000
+	one append "$@" append "${HELD[append]}/f" 10
+	one mkdir "$@" mkdir "${HELD[mkdir]}/new"
+	one rmdir "$@" rmdir "${HELD[rmdir]}/d"
+	one rm "$@" rm "${HELD[rm]}/f"
+	one mv "$@" mv "${HELD[mv]}/f" "${HELD[mv]}/g"
+	one ln "$@" ln "${HELD[ln]}/l" f
+	one chmod "$@" chmod "${HELD[chmod]}/f" 600
+	one truncate "$@" truncate "${HELD[truncate]}/f" 3
+	one utime "$@" utime "${HELD[utime]}/f"
+	one exec "$@" write "${HELD[ctl]}/exec" 'echo x >/dev/null'
+	for pid in "${pids[@]}"; do
+		wait_for $((30 * SLOW)) pid_gone "$pid" || return 1
+	done
+}
+
+# Everybody printed WORD.
+all_say() {
+	local file bad=0
+
+	for file in "$T"/op.*; do
+		[ "$(cat "$file")" = "$1" ] && continue
+		echo "${file##*/}: $(cat "$file") instead of $1" >&2
+		bad=1
+	done
+	return "$bad"
+}
+
+
+works_again() {
+	[ "$(cat outputs/read/f)" = content ]
+	echo new >outputs/put/after
+	[ "$(sandbox 'cat outputs/put/after')" = new ]
+	mkdir outputs/mkdir/after
+	rmdir outputs/mkdir/after
+	ls -lR . >/dev/null
+}
+
+@test "every operation is let go at once by a signal" {
+	mount_start -o timeout=60
+	thread
+	prepare
+	stop_sandbox
+	each_op -i 0.5
+	all_say EINTR
+	cont_sandbox
+	works_again
+	expect_errors
+}
+
+@test "every operation ends with ETIMEDOUT at its deadline" {
+	mount_start -o timeout=1
+	thread
+	prepare
+	stop_sandbox
+	each_op
+	all_say ETIMEDOUT
+	jq -e '.last_error.errno == "ETIMEDOUT"' "$M/.ctl/status.json" ||
+		jq -e '.threads[0].last_error.errno == "ETIMEDOUT"' "$M/.ctl/status.json"
+	cont_sandbox
+	works_again
+	expect_errors
+}
+
+@test "Ctrl-C and kill -9 end real tools" {
+	local signal tool
+
+	mount_start -o timeout=60
+	thread
+	prepare
+	echo x >"$T/x"
+	stop_sandbox
+	for signal in INT KILL; do
+		for tool in "stat ${HELD[stat]}/new" "ls -l ${HELD[ls]}/d" "cat ${HELD[read]}/f" \
+			"cp $T/x ${HELD[put]}/x" "mkdir ${HELD[mkdir]}/n" "rm -f ${HELD[rm]}/f" \
+			"mv ${HELD[mv]}/f ${HELD[mv]}/g" "tee ${HELD[ctl]}/exec"; do
+			# shellcheck disable=SC2086 # words
+			run timeout -k 10 -s "$signal" 0.3 $tool <<<true
+			echo "$signal $tool: $status"
+			[[ $status = 124 || ($signal = KILL && $status = 137) ]]
+		done
+	done
+	cont_sandbox
+	works_again
+	expect_errors
+}
+
+@test "an open file: read, write, fsync, close" {
+	mount_start -o timeout=1
+	thread
+	sandbox 'truncate -s 300000000 outputs/large'
+	echo old >outputs/f
+	STOPPED=$(pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")")
+	"$PYTHON" - "$STOPPED" <<-'PY'
+		import errno, os, signal, sys
+		server = int(sys.argv[1])
+		def expect(name, call, *args):
+		    try:
+		        call(*args)
+		    except OSError as e:
+		        assert e.errno == errno.ETIMEDOUT, (name, e)
+		    else:
+		        raise AssertionError(name + " went well")
+		def read_all(fd):
+		    while os.read(fd, 1 << 17):
+		        pass
+		reader = os.open("outputs/large", os.O_RDONLY)
+		os.read(reader, 1000)
+		writer = os.open("outputs/f", os.O_WRONLY | os.O_TRUNC)
+		new = os.open("outputs/new", os.O_WRONLY | os.O_CREAT)
+		os.kill(server, signal.SIGSTOP)
+		try:
+		    expect("read", read_all, reader)
+		    assert os.write(writer, b"new") == 3
+		    expect("fsync", os.fsync, writer)
+		    expect("close", os.close, writer)
+		    assert os.write(new, b"new") == 3
+		    expect("close", os.close, new)
+		    os.close(reader)
+		finally:
+		    os.kill(server, signal.SIGCONT)
+	PY
+	STOPPED=
+	# what was written is not lost: it is there once somebody looks after it
+	wait_until test -e outputs/f
+	[[ "$(cat outputs/f)" =~ ^(old|new)$ ]]
+	expect_errors
+}
+
+@test "meanwhile everything else answers" {
+	local stuck
+
+	mount_start -o timeout=60
+	thread other
+	echo theirs >outputs/f
+	thread
+	prepare
+	stop_sandbox
+	spawn op ls "${HELD[ls]}/d"
+	stuck=$SPAWN_PID
+	for _ in {1..40}; do
+		spawn op stat "${HELD[stat]}/n$RANDOM"
+	done >/dev/null
+	cd "$M"
+	wait_until waiting 20
+	timeout 5 ls -l threads >/dev/null
+	timeout 5 df . >/dev/null
+	timeout 5 cat .ctl/status .ctl/metrics .ctl/config README >/dev/null
+	timeout 5 cat "${HELD[ctl]}/status" "${HELD[ctl]}/status.json" "${HELD[ctl]}/transfers" >/dev/null
+	[ "$(timeout 5 cat threads/other/outputs/f)" = theirs ]
+	timeout 5 sh -c 'echo new >threads/other/outputs/g; ls -lR threads/other >/dev/null'
+	[ "$(timeout 5 "$THREADFS" exec threads/other -- cat outputs/g)" = new ]
+	timeout 10 mkdir threads/third
+	timeout 10 "$THREADFS" status "$M" >/dev/null
+	kill -0 "$stuck"
+	cont_sandbox
+	wait_until pid_gone "$stuck"
+	wait "$stuck"
+	expect_errors
+}
+
+@test "unmount works while it hangs" {
+	mount_start -o timeout=60
+	thread
+	prepare
+	stop_sandbox
+	cd /
+	let_go
+	timeout 20 "$THREADFS" unmount "$M"
+	mount_ended
+	STOPPED=
+}
+
+@test "SIGTERM unmounts while it hangs and somebody waits" {
+	mount_start -o timeout=60
+	thread
+	prepare
+	stop_sandbox
+	op stat "${HELD[stat]}/new" >"$T/said" 3>&- &
+	wait_until waiting 1
+	cd /
+	kill -TERM "$MOUNT_PID"
+	mount_ended
+	STOPPED=
+	wait_until test -s "$T/said"
+	[[ "$(cat "$T/said")" =~ ^(ENOTCONN|EINTR|ECONNABORTED)$ ]]
+}
+
+@test "destroy ends a sandbox that hangs; the next use starts another" {
+	mount_start -o timeout=20
+	thread
+	prepare
+	stop_sandbox
+	timeout 20 sh -c 'echo 1 >"$0/destroy"' "${HELD[ctl]}"
+	wait_until pid_gone "$STOPPED"
+	STOPPED=
+	works_again
+	expect_errors
+}

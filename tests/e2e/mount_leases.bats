@@ -1,0 +1,327 @@
+#!/usr/bin/env bats
+# Who keeps a sandbox, and for how long: open files, the mount's own lease, the warm
+# pool, its end. And what the status files tell of it.
+
+load ../lib/mount
+
+setup() {
+	mount_setup
+}
+
+teardown() {
+	exec 5>&- 6>&- 7>&-
+	teardown_mount
+}
+
+# of THREAD EXPRESSION…: jq on what the mount says of a thread; false and null fail.
+# From the mount's own file: to look must not be to use.
+of() {
+	local thread=$1
+
+	shift
+	jq -er --arg t "$thread" ".threads[] | select(.thread == \$t) | $1" "$M/.ctl/status.json"
+}
+
+# is THREAD EXPRESSION: it holds.
+is() {
+	of "$@" >/dev/null
+}
+
+# How many connections to that socket there are (03: connected).
+connections() {
+	awk -v path="$1" '$6 == "03" && $8 == path { n++ } END { print n + 0 }' /proc/net/unix
+}
+
+no_connection() {
+	[ "$(connections "$1")" = 0 ]
+}
+
+socket_of() {
+	of "$1" .url | sed s/^unix://
+}
+
+@test "leases rise with each open and fall with each close" {
+	mount_start -o linger=60
+	thread
+	echo one >outputs/a
+	echo two >outputs/b
+	wait_until is demo '.open_files == 0 and .leases == 1'
+	exec 5<outputs/a
+	is demo '.open_files == 1 and .leases == 2'
+	exec 6<outputs/b
+	is demo '.open_files == 2 and .leases == 3'
+	exec 7>>outputs/b
+	is demo '.open_files == 3 and .leases == 4'
+	jq -e '.totals.open_files == 3' "$M/.ctl/status.json"
+	exec 5<&-
+	wait_until is demo '.open_files == 2 and .leases == 3'
+	exec 6<&- 7>&-
+	wait_until is demo '.open_files == 0 and .leases == 1'
+	# the mount's own one
+	echo 1 >.ctl/release
+	is demo '.leases == 0 and .state == "warm"'
+}
+
+@test "a sandbox with an open file is neither parked nor stopped" {
+	local pid
+
+	mount_start -o linger=0.2,idle_timeout=0.5
+	thread
+	echo content >outputs/f
+	exec 5<outputs/f
+	pid=$(of demo .pid)
+	echo 1 >.ctl/release
+	is demo '.state == "active" and .leases == 1'
+	# Another one, made later and not used, goes through all of it meanwhile.
+	mkdir "$M/threads/idle"
+	wait_until is idle '.state == "cold"'
+	is demo ".state == \"active\" and .pid == $pid and .leases == 1"
+	kill -0 "$pid"
+	[ "$(cat <&5)" = content ]
+	exec 5<&-
+	wait_until is demo '.state == "cold"'
+	pid_gone "$pid"
+}
+
+@test "unused it is warm, with no connection to it; used again it is the same one" {
+	local pid socket
+
+	mount_start -o linger=0.2,idle_timeout=0
+	thread
+	echo content >outputs/f
+	exec 5<outputs/f
+	socket=$(socket_of demo)
+	[ -S "$socket" ]
+	[ "$(connections "$socket")" -gt 0 ]
+	pid=$(of demo .pid)
+	exec 5<&-
+	wait_until is demo '.state == "warm"'
+	is demo '.leases == 0'
+	wait_until no_connection "$socket"
+	kill -0 "$pid"
+	[ "$(cat outputs/f)" = content ]
+	is demo ".pid == $pid and .starts == 1 and .restarts == 0"
+}
+
+@test "written to release gives it up at once, whoever lingers" {
+	mount_start -o linger=600,idle_timeout=0
+	thread
+	ls -l >/dev/null
+	is demo '.state == "active" and .leases == 1'
+	echo 1 >.ctl/release
+	is demo '.state == "warm" and .leases == 0'
+	wait_until no_connection "$(socket_of demo)"
+	# again: nothing to give up, and no error
+	echo 1 >.ctl/release
+	is demo '.state == "warm"'
+}
+
+@test "looking at a thread's status neither starts nor keeps its sandbox" {
+	mount_start -o linger=0.2,idle_timeout=0.5
+	thread
+	cd "$M"
+	wait_until is demo '.state == "cold"'
+	cat threads/demo/.ctl/status threads/demo/.ctl/transfers threads/demo/.ctl/exit_code
+	jq -e '.state == "cold" and .pid == null' threads/demo/.ctl/status.json
+	ls threads .ctl/ threads/demo/.ctl threads/demo/.ctl/jobs
+	df "$M"
+	is demo '.state == "cold" and .starts == 1'
+	# one that was never used here
+	mount_stop
+	mount_start
+	jq -e '.state == "cold" and .starts == 0' "$M/threads/demo/.ctl/status.json"
+}
+
+@test "an idle sandbox is stopped; the next use starts another with the same files" {
+	local pid
+
+	mount_start -o linger=0.1,idle_timeout=0.3
+	thread
+	echo content >outputs/f
+	pid=$(of demo .pid)
+	wait_until is demo '.state == "cold"'
+	pid_gone "$pid"
+	is demo '.pid == null and .leases == 0'
+	exec 5<outputs/f
+	is demo ".state == \"active\" and .pid != $pid and .starts == 2 and .restarts == 0"
+	[ "$(cat <&5)" = content ]
+}
+
+@test "destroy stops it; the next use starts another with the same files" {
+	local pid
+
+	mount_start
+	thread
+	echo content >outputs/f
+	pid=$(of demo .pid)
+	echo 1 >.ctl/destroy
+	pid_gone "$pid"
+	is demo '.state == "cold" and .pid == null'
+	[ "$(cat outputs/f)" = content ]
+	is demo ".state == \"active\" and .pid != $pid"
+	# what is not running can be stopped, too
+	echo 1 >.ctl/destroy
+	echo 1 >.ctl/destroy
+	is demo '.state == "cold"'
+	[ "$(cat outputs/f)" = content ]
+}
+
+@test "the oldest warm one makes room; active ones never do" {
+	local pid
+
+	mount_start -o replicas=2,idle_timeout=0
+	thread a
+	echo 1 >.ctl/release
+	thread b
+	echo 1 >.ctl/release
+	is a '.state == "warm"'
+	thread c
+	wait_until is a '.state == "cold"'
+	is b '.state == "warm"'
+	is c '.state == "active"'
+	# both in use: the cap is soft
+	pid=$(of c .pid)
+	cat "$M/threads/b/.ctl/status" >/dev/null
+	ls "$M/threads/b"
+	thread d
+	is b '.state == "active"'
+	is c ".state == \"active\" and .pid == $pid"
+	is d '.state == "active"'
+}
+
+@test "a second mount of the same data root shares threads and sandboxes" {
+	local pid first=$T/m
+
+	mount_start
+	thread
+	echo content >outputs/f
+	pid=$(of demo .pid)
+	MOUNT_NAME=b mount_start
+	[ "$(ls "$M/threads")" = demo ]
+	[ "$(cat "$M/threads/demo/outputs/f")" = content ]
+	is demo ".pid == $pid and .ours == false"
+	echo theirs >"$M/threads/demo/outputs/g"
+	wait_until grep -q theirs "$first/threads/demo/outputs/g"
+	# it leaves what it only found
+	MOUNT_NAME=b mount_stop
+	kill -0 "$pid"
+	M=$first
+	MOUNT_PID=${MOUNT_PIDS[0]}
+	LOG=$T/m.log
+	is demo ".pid == $pid and .ours == true"
+	[ "$(cat "$M/threads/demo/outputs/f")" = content ]
+}
+
+@test "status.json of a thread has every field" {
+	local file
+
+	mount_start -o user=alice
+	thread
+	echo x >outputs/f
+	exec 5<outputs/f
+	for file in .ctl/status.json "$M/.ctl/status.json"; do
+		jq -e --arg d "$DIALECT" --arg id "$(printf %s alice:demo | sha256sum | cut -c 1-16)" '
+			(.threads // [.])[0] |
+			.thread == "demo" and .user == "alice" and .sandbox_id == $id and
+			.state == "active" and .leases == 2 and .open_files == 1 and
+			(.url | type == "string" and length > 0) and .backend == "embedded" and
+			.dialect == $d and .restarts == 0 and
+			(.watch == "live" or .watch == "off") and
+			(.pid | type == "number" and . > 1) and
+			has("last_error") and .last_error == null and
+			(.created_at | sub("\\.[0-9]+Z$"; "Z") | fromdate) > (now - 600) and
+			(.last_activity | sub("\\.[0-9]+Z$"; "Z") | fromdate) >= (now - 600)
+		' "$file"
+	done
+	[[ "$(ps -o args= -p "$(jq .pid .ctl/status.json)")" == *threadfs-sandboxd* ]]
+	grep -q '^thread  *demo$' .ctl/status
+	grep -q '^demo  *active  *2  *1 ' "$M/.ctl/status"
+}
+
+@test "status.json of the mount has every field" {
+	mount_start
+	thread a
+	thread b
+	echo 1 >.ctl/destroy
+	jq -e --argjson pid "$MOUNT_PID" --arg m "$M" '
+		(.version | test("^[0-9]+\\.[0-9]+")) and .source == "embedded:" and
+		.mountpoint == $m and .pid == $pid and
+		(.uptime_s | type == "number" and . >= 0 and . < 600) and
+		([.threads[].thread] == ["a", "b"]) and
+		.totals.threads == 2 and .totals.states.active == 1 and .totals.states.cold == 1 and
+		(.totals | .open_files == 0 and .requests > 0 and .waiting == 0)
+	' "$M/.ctl/status.json"
+	[[ "$("$THREADFS" --version)" == "threadfs $(jq -r .version "$M/.ctl/status.json")" ]]
+	[[ "$(cat "$M/.ctl/status")" == *"2 threads"*"embedded: on $M"* ]]
+}
+
+@test "a dead sandbox is told: last_error, restarts" {
+	local pid
+
+	mount_start
+	thread
+	pid=$(of demo .pid)
+	kill -KILL "$pid"
+	wait_until pid_gone "$pid"
+	wait_until test -d workspace/
+	touch outputs/again
+	is demo ".state == \"active\" and .pid != $pid and .restarts == 1"
+}
+
+@test "the metrics are in Prometheus' format and agree with the status" {
+	mount_start
+	thread
+	echo x >outputs/f
+	exec 5<outputs/f
+	python3 - "$M/.ctl/metrics" <<-'PY'
+		import re, sys
+		types, seen, values = {}, set(), {}
+		for line in open(sys.argv[1]):
+		    assert line.endswith("\n")
+		    line = line[:-1]
+		    if line.startswith("# TYPE "):
+		        _, _, name, kind = line.split(" ")
+		        assert kind in ("counter", "gauge") and name not in types, line
+		        types[name] = kind
+		    elif line.startswith("#"):
+		        assert re.fullmatch(r"# HELP [a-z_]+ \S.*", line), line
+		    else:
+		        m = re.fullmatch(r'([a-z_]+)(\{([a-z_]+="[^"\n]*",?)+\})? ([-+.e0-9]+)', line)
+		        assert m, line
+		        name, labels = m[1], m[2] or ""
+		        assert name in types and (name, labels) not in seen, line
+		        assert (types[name] == "counter") == name.endswith("_total"), line
+		        seen.add((name, labels))
+		        values[name + labels] = float(m[4])
+		assert values["threadfs_open_files"] == 1, values
+		assert values['threadfs_threads{state="active"}'] == 1, values
+		assert values['threadfs_thread_leases{thread="demo",user="default"}'] == 2, values
+		assert values["threadfs_requests_total"] > 0
+	PY
+}
+
+@test "no secret in any file, in the log, or in the list of processes" {
+	local secret=s3cret-$RANDOM$RANDOM url dir
+
+	printf %s "$secret" >"$T/key"
+	chmod 0600 "$T/key"
+	sandboxd_start --listen 127.0.0.1:0 --dialect "$DIALECT" --api-key-file "$T/key"
+	url=$(sed -n 's/.*ready on \(http:[^ ]*\).*/\1/p' "$SANDBOXD_OUT")
+	for dir in file environment; do
+		if [ "$dir" = file ]; then
+			mount_start "$url" -o "api_key_file=$T/key,debug=all"
+			grep -qx "api_key_file=$T/key" "$M/.ctl/config"
+		else
+			THREADFS_API_KEY=$secret mount_start "$url" -o debug=all
+		fi
+		cd "$M/threads/default"
+		echo x >outputs/f
+		grep -q x outputs/f
+		refute grep -rqF "$secret" "$M/.ctl/status" "$M/.ctl/status.json" "$M/.ctl/metrics" \
+			"$M/.ctl/config" .ctl/status .ctl/status.json .ctl/transfers
+		grep -qx 'timeout=30' "$M/.ctl/config"
+		refute grep -qF "$secret" "/proc/$MOUNT_PID/cmdline"
+		refute grep -qF "$secret" "$LOG" "$M.out"
+		mount_stop
+	done
+}

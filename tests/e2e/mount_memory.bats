@@ -1,0 +1,62 @@
+#!/usr/bin/env bats
+# What the daemon takes of the machine's memory.
+
+load ../lib/mount
+
+PYTHON=$(command -v /usr/bin/python3 || command -v python3)
+
+setup() {
+	[ -z "${SANITIZED:-}" ] || skip "sanitizers need memory of their own"
+	setup_mount
+	thread
+}
+
+teardown() {
+	[ -z "${T:-}" ] || teardown_mount
+}
+
+# below MIB: the most that the daemon ever had in memory.
+below() {
+	local most
+
+	most=$(awk '$1 == "VmHWM:" { print int($2 / 1024) }' "/proc/$MOUNT_PID/status")
+	echo "# $DIALECT: $BATS_TEST_DESCRIPTION: $most MiB" >&3
+	[ "$most" -le "$1" ]
+}
+
+@test "10 GiB through cat (1 GiB in older dialects)" {
+	local start mib=10240
+
+	# In the others a part of it tells as much: no window grows after the first.
+	[ "$DIALECT" = aiod ] || mib=1024
+	sandbox "truncate -s ${mib}M workspace/sparse"
+	start=$EPOCHSECONDS
+	[ "$(cat workspace/sparse | wc -c)" = $((mib * 1048576)) ]
+	echo "# $DIALECT: $((mib / (EPOCHSECONDS - start + 1))) MiB/s or more" >&3
+	below 96
+	# nor is it on the disk now
+	[ "$(du -sm "$CACHE" | cut -f 1)" -lt 100 ]
+}
+
+@test "1,000 open files" {
+	sandbox 'mkdir workspace/many; cd workspace/many; for i in {1..1000}; do head -c 100000 /dev/zero >$i; done'
+	"$PYTHON" - "$M" <<-'PY'
+		import json, os, resource, sys
+		resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+		fds = [os.open(f"workspace/many/{i}", os.O_RDONLY) for i in range(1, 1001)]
+		for fd in fds:
+		    assert os.read(fd, 10) == bytes(10)
+		with open(sys.argv[1] + "/.ctl/status.json") as f:
+		    assert json.load(f)["totals"]["open_files"] == 1000
+		for fd in fds:
+		    assert len(os.pread(fd, 100000, 50000)) == 50000
+	PY
+	below 128
+}
+
+@test "1 GiB written" {
+	head -c 1073741824 /dev/zero >workspace/zeros
+	[ "$(stat -c %s workspace/zeros)" = 1073741824 ]
+	below 96
+	[ "$(du -sm "$CACHE" | cut -f 1)" -lt 100 ]
+}

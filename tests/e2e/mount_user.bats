@@ -1,0 +1,186 @@
+#!/usr/bin/env bats
+# All of it as an ordinary user, with the system's fusermount3.
+
+load ../lib/mount
+
+USER_ID=65534
+
+setup_file() {
+	[ "$(id -u)" = 0 ] || return 0
+	# Where root alone may use it.
+	stat -c %a /dev/fuse >"$BATS_FILE_TMPDIR/mode"
+	chmod 0666 /dev/fuse
+}
+
+teardown_file() {
+	[ ! -s "$BATS_FILE_TMPDIR/mode" ] || chmod "$(cat "$BATS_FILE_TMPDIR/mode")" /dev/fuse
+}
+
+setup() {
+	[ "$(id -u)" = 0 ] || skip "needs root to be somebody else"
+	mount_setup
+	mkdir "$T/m"
+	chown -R "$USER_ID:$USER_ID" "$T"
+}
+
+teardown() {
+	[ -n "${T:-}" ] || return 0
+	if [ -n "${M:-}" ] && is_mounted "$M"; then
+		as "$USER_ID" "$THREADFS" unmount "$M" || true
+	fi
+	teardown_mount
+}
+
+# as UID CMD…
+as() {
+	local uid=$1
+
+	shift
+	setpriv --reuid="$uid" --regid="$uid" --clear-groups "$@"
+}
+
+as_user() {
+	as "$USER_ID" "$@"
+}
+
+mount_as_user() {
+	mount_prepare_
+	as_user "$THREADFS" mount "${MOUNT_ARGS[@]}" 3>&-
+	is_mounted "$M"
+}
+
+# user BODY: a function, run by a shell of that user in the thread's directory.
+user() {
+	as_user env THREADFS="$THREADFS" M="$M" T="$T" SLOW="$SLOW" bash -euc "
+		$(declare -f "$1" wait_for wait_until pid_gone)
+		cd \"\$M\"
+		set -x
+		$1" 3>&-
+}
+
+files_body() {
+	[ "$(id -u)" = 65534 ]
+	mkdir threads/demo
+	cd threads/demo || return
+	[ "$(ls | tr '\n' ' ')" = 'outputs uploads workspace ' ]
+	[ "$(stat -c %u:%g . outputs)" = $'65534:65534\n65534:65534' ]
+	head -c 3000000 /dev/urandom >"$T/home/big"
+	cp "$T/home/big" uploads/
+	cmp "$T/home/big" uploads/big
+	[ "$(stat -c %u uploads/big)" = 65534 ]
+	echo 'wc -c <uploads/big >outputs/size' >.ctl/exec
+	[ "$(cat outputs/size)" = 3000000 ]
+	[ "$("$THREADFS" exec . -- id -un)" = gem ]
+	mkdir -p outputs/d/e
+	echo x >outputs/d/e/f
+	mv outputs/d outputs/g
+	chmod 640 outputs/g/e/f
+	[ "$(stat -c %a outputs/g/e/f)" = 640 ]
+	ln -s g outputs/link
+	[ "$(readlink outputs/link)" = g ]
+	tar -cf - outputs | tar -tf - >/dev/null
+	grep -rq x outputs/g
+	rm -r outputs/g
+	[ "$(jq -r .state .ctl/status.json)" = active ]
+	echo 1 >.ctl/release
+	cat outputs/size >/dev/null
+	echo 1 >.ctl/destroy
+	[ "$(cat outputs/size)" = 3000000 ]
+	"$THREADFS" status "$M" >/dev/null
+	cd ../..
+	rm -r threads/demo
+	[ "$(ls threads)" = '' ]
+}
+
+@test "files, commands and leases as an ordinary user" {
+	mount_as_user
+	user files_body
+	as_user "$THREADFS" unmount "$M"
+	mount_ended
+}
+
+@test "nobody else can look into the mount" {
+	mount_as_user
+	user secret_body
+	refute as 65533 ls "$M"
+	refute as 65533 cat "$M/threads/demo/outputs/secret"
+	refute as 65533 cat "$M/README"
+	# not even root
+	refute ls "$M"
+	# nor past it: the sandbox's socket, its data, what is on its way
+	refute as 65533 ls "$T/run"
+	refute as 65533 ls "$T/data/users/default/threads/demo"
+	refute as 65533 ls "$T/cache"
+	refute as 65533 cat "$T/m.log"
+	as_user "$THREADFS" unmount "$M"
+	mount_ended
+}
+
+secret_body() {
+	mkdir threads/demo
+	echo secret >threads/demo/outputs/secret
+	[ "$(cat threads/demo/outputs/secret)" = secret ]
+}
+
+dead_body() {
+	mkdir threads/demo
+	echo content >threads/demo/outputs/f
+	pid=$(jq .pid threads/demo/.ctl/status.json)
+	kill -KILL "$pid"
+	wait_until pid_gone "$pid"
+	[ "$(cat threads/demo/outputs/f)" = content ]
+	server=$(pgrep -P "$(pgrep -P "$(jq .pid threads/demo/.ctl/status.json)")")
+	kill -STOP "$server"
+	refused=0
+	timeout -k 10 -s INT 0.5 ls threads/demo/uploads || refused=$?
+	[ "$refused" = 124 ]
+	kill -CONT "$server"
+	ls threads/demo/uploads
+}
+
+@test "dead and hanging sandboxes as an ordinary user" {
+	mount_as_user
+	user dead_body
+	expect_errors
+	as_user "$THREADFS" unmount "$M"
+	mount_ended
+}
+
+@test "what an ordinary user may not" {
+	local status output
+
+	mkdir "$T/theirs"
+	chown 0:0 "$T/theirs"
+	chmod 0755 "$T/theirs"
+	run as_user "$THREADFS" mount -o "data=$T/data,cache=$T/cache" "$T/theirs"
+	[ "$status" = 1 ]
+	[ "${#lines[@]}" = 1 ]
+	[[ $output == *"$T/theirs"* ]]
+	not_mounted "$T/theirs"
+	if ! grep -qs '^user_allow_other' /etc/fuse.conf; then
+		run as_user "$THREADFS" mount -o "data=$T/data,cache=$T/cache,allow_other" "$T/m"
+		[ "$status" = 1 ]
+		[ "${#lines[@]}" = 1 ]
+		[[ $output == *allow_other* ]]
+		not_mounted "$T/m"
+	fi
+	# somebody else's mount
+	mount_as_user
+	run as 65533 "$THREADFS" unmount "$M"
+	[ "$status" != 0 ]
+	is_mounted "$M"
+	as_user "$THREADFS" unmount "$M"
+	mount_ended
+}
+
+@test "a killed daemon of an ordinary user can be cleaned up by him" {
+	local pid
+
+	mount_as_user
+	pid=$(pgrep -u "$USER_ID" -f -- "mount .*$M\$")
+	kill -KILL "$pid"
+	wait_until pid_gone "$pid"
+	is_mounted "$M"
+	as_user "$THREADFS" unmount "$M"
+	not_mounted "$M"
+}
