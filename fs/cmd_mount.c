@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include "cmd.h"
@@ -22,9 +23,11 @@
 
 static int check_mountpoint(const struct options *o, struct buf *why)
 {
+	struct statvfs vfs;
 	struct stat st;
 
-	if (stat(o->mountpoint, &st) < 0) {
+	/* The kernel may remember the attributes of a mount whose program is gone. */
+	if (statvfs(o->mountpoint, &vfs) < 0 || stat(o->mountpoint, &st) < 0) {
 		int r = -errno;
 
 		if (r == -ENOTCONN)

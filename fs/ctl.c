@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "entry.h"
 #include "jobs.h"
@@ -186,6 +187,15 @@ static void ctl_open_free(struct ctl_open *o)
 	free(o);
 }
 
+/* Of one that was opened. */
+static void ctl_close(struct ctl_open *o)
+{
+	DL_DELETE(o->fs->ctl_opens, o);
+	if (o->file->release)
+		o->file->release(o);
+	ctl_open_free(o);
+}
+
 void ctl_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 {
 	struct ctl_open *o = calloc(1, sizeof(*o));
@@ -213,11 +223,9 @@ void ctl_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 	fi->direct_io = o->file != &ctl_readme;
 	fi->nonseekable = !o->file->render;
 	fi->noflush = !o->file->flush;
-	if (!parked_open(&p, fi)) {
-		if (o->file->release)
-			o->file->release(o);
-		ctl_open_free(o);
-	}
+	DL_APPEND(n->fs->ctl_opens, o);
+	if (!parked_open(&p, fi))
+		ctl_close(o);
 }
 
 void ctl_op_read(fuse_req_t req, struct ctl_open *o, size_t size, uint64_t offset)
@@ -270,8 +278,12 @@ void ctl_op_release(fuse_req_t req, struct ctl_open *o)
 	struct parked p;
 
 	parked_init(&p, o->fs, req, NULL);
-	if (o->file->release)
-		o->file->release(o);
-	ctl_open_free(o);
+	ctl_close(o);
 	parked_err(&p, 0);
+}
+
+void ctl_end(struct fs *fs)
+{
+	while (fs->ctl_opens)
+		ctl_close(fs->ctl_opens);
 }

@@ -14,11 +14,12 @@ struct ctl_open {
 	const struct ctl_file *file;
 	struct fs *fs;
 	struct node *node;
-	struct thread *thread; /* NULL above the threads */
-	unsigned job;          /* its number; 0: none */
-	int flags;             /* of open(2) */
-	struct buf text;       /* of files with `render`: what is read */
-	void *priv;            /* the file's own */
+	struct thread *thread;        /* NULL above the threads */
+	unsigned job;                 /* its number; 0: none */
+	int flags;                    /* of open(2) */
+	struct buf text;              /* of files with `render`: what is read */
+	void *priv;                   /* the file's own */
+	struct ctl_open *prev, *next; /* fs->ctl_opens */
 };
 
 struct ctl_file {
@@ -46,8 +47,7 @@ struct ctl_dir {
 extern const struct ctl_dir ctl_root, ctl_root_ctl, ctl_threads, ctl_thread_ctl, ctl_jobs, ctl_job;
 
 /* For .ctl files of a thread, elsewhere: */
-extern const struct ctl_file ctl_exec, ctl_exit_code, ctl_run,
-	ctl_events; /* exec.c, events.c */
+extern const struct ctl_file ctl_exec, ctl_exit_code, ctl_run, ctl_events; /* exec.c, events.c */
 extern const struct ctl_file ctl_job_cmd, ctl_job_stdin, ctl_job_stdout, ctl_job_stderr,
 	ctl_job_status, ctl_job_exit_code, ctl_job_kill; /* job_files.c */
 extern const struct ctl_file ctl_release, ctl_destroy;   /* lease_files.c */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "ctl.h"
 #include "entry.h"
@@ -20,7 +21,8 @@ struct dir {
 	struct listing *listing;
 	char **names; /* of ours */
 	size_t count, cap;
-	bool was_read; /* from its start: the next time is a rewind */
+	bool was_read;           /* from its start: the next time is a rewind */
+	struct dir *prev, *next; /* fs->dirs */
 };
 
 static void free_names(struct dir *d)
@@ -36,6 +38,7 @@ static void dir_free(struct dir *d)
 {
 	if (!d)
 		return;
+	DL_DELETE(d->node->fs->dirs, d);
 	free_names(d);
 	listing_unref(d->listing);
 	node_unref(d->node);
@@ -237,6 +240,7 @@ void op_opendir(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 		return;
 	}
 	d->node = node_ref(n);
+	DL_APPEND(n->fs->dirs, d);
 	f->dir = d;
 	f->fi = *fi;
 	f->opens = true;
@@ -250,6 +254,12 @@ void op_releasedir(fuse_req_t req, struct fs *fs, struct fuse_file_info *fi)
 	parked_init(&p, fs, req, NULL);
 	dir_free((struct dir *)(uintptr_t)fi->fh);
 	parked_err(&p, 0);
+}
+
+void dirs_end(struct fs *fs)
+{
+	while (fs->dirs)
+		dir_free(fs->dirs);
 }
 
 /* ---- readdir ---- */

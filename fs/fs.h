@@ -15,6 +15,8 @@ struct session;
 struct node;
 struct thread;
 struct workers;
+struct ctl_open;
+struct dir;
 
 struct fs_totals {
 	uint64_t requests, errors, interrupted;  /* FUSE */
@@ -39,6 +41,9 @@ struct fs {
 	struct node *root, *nodes; /* nodes by ino */
 	fuse_ino_t last_ino;
 	struct thread *threads; /* by id */
+	/* what is open besides files of sandboxes; at the end nobody closes it for us */
+	struct ctl_open *ctl_opens; /* ctl.c */
+	struct dir *dirs;           /* dir.c */
 
 	int cache_dir;        /* directory descriptor; staging and spool files go there */
 	uint64_t cache_used;  /* bytes in those files */

@@ -21,6 +21,7 @@
 #include "isolation.h"
 #include "log.h"
 #include "node.h"
+#include "ops.h"
 #include "paths.h"
 #include "presence.h"
 #include "session.h"
@@ -317,6 +318,8 @@ static void free_on_loop(void *ctx)
 	HASH_ITER (by_ino, fs->nodes, n, next) {
 		file_end(n);
 	}
+	ctl_end(fs);
+	dirs_end(fs);
 	HASH_ITER (by_ino, fs->nodes, n, next) {
 		node_unref(n);
 	}
@@ -335,16 +338,15 @@ int mount_stop(struct mount *m)
 	struct on_loop c = { .m = m };
 	int r = 0, s = 0;
 
-	if (m->fs.se) {
+	if (m->fs.se)
 		r = finish_uploads(m);
-		session_unmount(&m->fs);
-	}
-	if (m->fs.loop)
-		loop_run(m->fs.loop, stop_on_loop, &c);
+	/* While requests are still read: whoever waits for a sandbox hears that it is over. */
 	if (m->fs.provider)
 		s = provider_shutdown(m->fs.provider);
-	if (m->fs.loop)
+	if (m->fs.loop) {
+		loop_run(m->fs.loop, stop_on_loop, &c);
 		loop_run(m->fs.loop, free_on_loop, &c);
+	}
 	if (s == 0) {
 		provider_free(m->fs.provider);
 		session_close(&m->fs);

@@ -34,6 +34,8 @@ void op_opendir(fuse_req_t req, struct node *n, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, struct node *n, size_t size, off_t offset,
 		struct fuse_file_info *fi, bool plus);
 void op_releasedir(fuse_req_t req, struct fs *fs, struct fuse_file_info *fi);
+/* The end of the mount: closes all that are open. */
+void dirs_end(struct fs *fs);
 
 /* file.c */
 void sandbox_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi);
@@ -70,3 +72,5 @@ void ctl_op_write(fuse_req_t req, struct ctl_open *o, const char *bytes, size_t 
 void ctl_op_flush(fuse_req_t req, struct ctl_open *o);
 void ctl_op_poll(fuse_req_t req, struct ctl_open *o, struct fuse_pollhandle *ph);
 void ctl_op_release(fuse_req_t req, struct ctl_open *o);
+/* The end of the mount: closes all that are open. */
+void ctl_end(struct fs *fs);

@@ -89,7 +89,7 @@ static void on_called(struct call *call)
 		again = tenant_report(tenant, r->sb, err);
 	sandbox_put(STEAL(r->sb));
 	/* A time that is over is over. */
-	if (again && !r->retried && !r->cancelled && err != -ETIMEDOUT &&
+	if (again && !r->quiet && !r->retried && !r->cancelled && err != -ETIMEDOUT &&
 	    (!r->once || was_not_sent(err))) {
 		free(message);
 		r->retried = true;

@@ -160,15 +160,18 @@ int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf 
 	return 0;
 }
 
-void session_unmount(struct fs *fs)
-{
-	fuse_session_unmount(fs->se);
-}
-
+/*
+ * libfuse closes the descriptor before it unmounts, and only then forgets its
+ * number. On the loop's thread nobody reads or answers in between, with what may be
+ * the number of somebody else's socket by then.
+ */
 void session_stop(struct fs *fs)
 {
-	if (fs->session)
-		ev_io_stop(fs->ev, &fs->session->io);
+	if (!fs->session)
+		return;
+	ev_io_stop(fs->ev, &fs->session->io);
+	fuse_session_exit(fs->se); /* answers that come too late are no error */
+	fuse_session_unmount(fs->se);
 }
 
 void session_close(struct fs *fs)

@@ -11,10 +11,11 @@
  * is done with us: somebody unmounted it.
  */
 int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf *why) MUST_CHECK;
-/* Unmounts (lazily if it is busy); requests that came before are still answered. Not on the loop.
+/*
+ * Stops reading and unmounts (lazily if it is busy). The connection ends with
+ * it: whoever still waits for an answer gets -ECONNABORTED from the kernel, so
+ * answer first. Loop thread, which it blocks for a moment.
  */
-void session_unmount(struct fs *fs);
-/* Stops reading. Loop thread. */
 void session_stop(struct fs *fs);
 /* Frees it, when no request is left to answer. */
 void session_close(struct fs *fs);
