@@ -10,10 +10,44 @@
 #include "clock.h"
 #include "entry.h"
 #include "file.h"
+#include "listing.h"
 #include "stage.h"
 #include "symlink.h"
 
 /* ---- lookup ---- */
+
+enum { MISSES_MAX = 8 };
+
+/*
+ * Name after name of a directory whose listing is too old is asked for (ls -l,
+ * find): then another listing is cheaper than all of these.
+ */
+static bool wants_listing(struct node *dir, const char *name)
+{
+	struct listing *l = dir->listing;
+
+	return l && l->entries.n > MISSES_MAX && listing_find(l, name) && l->misses++ >= MISSES_MAX;
+}
+
+static void relisted(struct trip *t, int err)
+{
+	struct listing *l;
+	struct node *n;
+
+	err = listing_take(t, err, &l);
+	if (err == 0) {
+		listing_unref(l);
+		err = entry_known(t->node, t->name, &n);
+	}
+	if (err == -EAGAIN) {
+		trip_begin(t, trip_lstat, entry_done);
+	} else if (err < 0) {
+		parked_err(&t->parked, err);
+	} else {
+		entry_reply(&t->parked, n);
+		node_unref(n);
+	}
+}
 
 void sandbox_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 {
@@ -35,7 +69,11 @@ void sandbox_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 		return;
 	}
 	t = trip_new(fs, req, dir);
-	if (t && trip_name(t, &t->name, name))
+	if (!t || !trip_name(t, &t->name, name))
+		return;
+	if (wants_listing(dir, name))
+		trip_begin(t, listing_start, relisted);
+	else
 		trip_begin(t, trip_lstat, entry_done);
 }
 

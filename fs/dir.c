@@ -149,33 +149,13 @@ static void filled(struct filling *f, struct parked *p, int err)
 	free(f);
 }
 
-static void start_list(struct remote *r, struct sandbox *sb)
-{
-	struct trip *t = trip_of(r);
-	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
-
-	entries_release(&t->entries);
-	if (path)
-		sandbox_list(sb, &r->call, path, 1, &t->entries);
-}
-
 static void listed(struct trip *t, int err)
 {
 	struct filling *f = t->priv;
-	struct node *n = t->node;
 	struct listing *l;
 
+	err = listing_take(t, err, &l);
 	if (err == 0) {
-		t->fs->totals.names_dropped += t->entries.dropped;
-		err = listing_new(&t->entries, n->thread->epoch, &l);
-	} else if (err == -ENOENT && n != n->thread->root) {
-		err = -ESTALE;
-	}
-	if (err == 0) {
-		if (trip_is_current(t)) {
-			listing_unref(n->listing);
-			n->listing = listing_ref(l);
-		}
 		err = fill_sandbox(f->dir, l);
 		listing_unref(l);
 	}
@@ -224,7 +204,7 @@ static void fill(struct filling *f, fuse_req_t req)
 		filled(f, &t->parked, fill_sandbox(f->dir, n->listing));
 		trip_drop(t);
 	} else {
-		trip_begin(t, start_list, listed);
+		trip_begin(t, listing_start, listed);
 	}
 }
 
@@ -359,9 +339,9 @@ static bool add_own(struct page *g, struct dir *d, const char *name, off_t next)
 		added = add_node(g, name, n, next);
 	else
 		added = add_plain(g, name,
-				  n->kind == NODE_CTL_FILE               ? S_IFREG
-				  : n->kind == NODE_SANDBOX && n->unborn ? S_IFREG
-									 : S_IFDIR,
+				  n->kind == NODE_CTL_FILE                 ? S_IFREG
+				  : n->kind == NODE_SANDBOX && n->has_attr ? n->attr.mode
+									   : S_IFDIR,
 				  n->shown, next);
 	node_unref(n);
 	return added;

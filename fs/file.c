@@ -28,7 +28,6 @@ static struct handle *handle_new(struct node *n, int flags)
 	h->node = node_ref(n);
 	h->flags = flags;
 	h->writes = (flags & O_ACCMODE) != O_RDONLY;
-	h->appends = h->writes && (flags & O_APPEND);
 	DL_APPEND(n->handles, h);
 	if (h->writes)
 		n->writers++;
@@ -286,13 +285,33 @@ static void created(struct trip *t, int err)
 		parked_err(&t->parked, err);
 }
 
+/*
+ * The kernel's lookup may have been answered by a listing that is a second old. Who
+ * neither empties the file nor wants it to be new (>>) must not replace one that has come
+ * since: -ESTALE makes the kernel look again, and open it.
+ */
+static void create_looked(struct trip *t, int err)
+{
+	if (err == 0) {
+		bool hidden = S_ISLNK(t->attr.mode) && t->fs->opt->symlinks == SYMLINKS_DENY;
+
+		entry_void_dir(t->node);
+		err = hidden ? -EEXIST : -ESTALE;
+	} else if (err == -ENOENT) {
+		err = 0;
+	}
+	created(t, err);
+}
+
 void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_t mode,
 		       struct fuse_file_info *fi)
 {
+	struct node *n = node_child(dir, name);
+	bool looks = !(fi->flags & (O_TRUNC | O_EXCL)) && !(n && n->stage);
 	struct parked p;
 	struct trip *t;
 
-	if (tenant_try_acquire(dir->thread->tenant) == 0) {
+	if (!looks && tenant_try_acquire(dir->thread->tenant) == 0) {
 		int r;
 
 		parked_init(&p, dir->fs, req, NULL);
@@ -308,9 +327,10 @@ void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_
 		return;
 	t->mode = mode;
 	t->flags = (unsigned)fi->flags;
-	/* The directory itself, to have the sandbox up. */
-	t->name = NULL;
-	trip_begin(t, trip_lstat, created);
+	/* Otherwise the directory itself, to have the sandbox up. */
+	if (looks && !trip_name(t, &t->name, name))
+		return;
+	trip_begin(t, trip_lstat, looks ? create_looked : created);
 }
 
 /* ---- read ---- */
@@ -394,16 +414,16 @@ void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t off
 /* ---- write ---- */
 
 void sandbox_op_write(fuse_req_t req, struct handle *h, const char *bytes, size_t len,
-		      uint64_t offset)
+		      uint64_t offset, bool append)
 {
 	struct node *n = h->node;
 	struct parked p;
 	int r;
 
 	parked_init(&p, n->fs, req, NULL);
-	r = h->writes ? file_stage(n, h->appends) : -EBADF;
+	r = h->writes ? file_stage(n, append) : -EBADF;
 	if (r == 0)
-		r = stage_write(n->stage, offset, bytes, len, h->appends);
+		r = stage_write(n->stage, offset, bytes, len, append);
 	if (r < 0) {
 		parked_err(&p, r);
 		return;
@@ -521,6 +541,7 @@ void file_keep(struct node *n, void (*done)(void *ctx), void *ctx)
 {
 	struct keeping *k;
 	struct handle *h;
+	bool staged = n->stage;
 
 	if (!n->handles) {
 		done(ctx);
@@ -532,20 +553,22 @@ void file_keep(struct node *n, void (*done)(void *ctx), void *ctx)
 		return;
 	}
 	*k = (struct keeping){ .waits = 1, .node = node_ref(n), .done = done, .ctx = ctx };
-	if (n->stage) {
+	/* Who may still write needs all of it in a stage: there is no base to be had later. */
+	if (n->stage || (n->writers > 0 && file_stage(n, false) == 0)) {
 		k->waits++;
 		stage_keep(n->stage, kept, k);
-	} else {
-		DL_FOREACH (n->handles, h) {
-			if (!h->reader || (h->reader_old && h->reading == 0)) {
-				reader_free(STEAL(h->reader));
-				h->reader_old = false;
-				if (reader_new(n, &n->attr, &h->reader) < 0)
-					continue;
-			}
-			k->waits++;
-			reader_keep(h->reader, kept, k);
+	}
+	DL_FOREACH (n->handles, h) {
+		if (staged || (n->stage && (!h->reader || h->reading == 0)))
+			continue;
+		if (!n->stage && (!h->reader || (h->reader_old && h->reading == 0))) {
+			reader_free(STEAL(h->reader));
+			h->reader_old = false;
+			if (reader_new(n, &n->attr, &h->reader) < 0)
+				continue;
 		}
+		k->waits++;
+		reader_keep(h->reader, kept, k);
 	}
 	kept(k, 0);
 }
@@ -590,6 +613,11 @@ static void born(struct flush_op *op, int err)
 {
 	struct settling *s = CONTAINER_OF(op, struct settling, flush);
 
+	/* What is written from now on has to wait, too. */
+	if (s->node->stage) {
+		s->waits++;
+		stage_settle(s->node->stage, settled, s);
+	}
 	settle_one(s, err);
 }
 

@@ -12,7 +12,7 @@ struct reader;
 struct handle {
 	struct node *node; /* counted */
 	int flags;         /* of open(2) */
-	bool writes, appends;
+	bool writes;
 	struct reader *reader; /* NULL: not needed yet */
 	unsigned reading;      /* reads that wait for it */
 	bool reader_old; /* the file was written here since: to be replaced when nobody waits */

@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "thread.h"
+#include "trip.h"
 
 enum { FRESH_MS = 1000 };
 
@@ -77,4 +78,31 @@ const struct entry *listing_find(const struct listing *l, const char *name)
 bool listing_is_fresh(const struct listing *l, const struct thread *t)
 {
 	return l->epoch == t->epoch && clock_ms() - l->made_ms < FRESH_MS;
+}
+
+void listing_start(struct remote *r, struct sandbox *sb)
+{
+	struct trip *t = trip_of(r);
+	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
+
+	entries_release(&t->entries);
+	if (path)
+		sandbox_list(sb, &r->call, path, 1, &t->entries);
+}
+
+int listing_take(struct trip *t, int err, struct listing **ret)
+{
+	struct node *n = t->node;
+
+	if (err == -ENOENT && n != n->thread->root)
+		return -ESTALE;
+	if (err < 0)
+		return err;
+	t->fs->totals.names_dropped += t->entries.dropped;
+	err = listing_new(&t->entries, n->thread->epoch, ret);
+	if (err == 0 && trip_is_current(t)) {
+		listing_unref(n->listing);
+		n->listing = listing_ref(*ret);
+	}
+	return err;
 }

@@ -8,6 +8,9 @@
 
 #include "entries.h"
 #include "node.h"
+#include "remote.h"
+
+struct trip;
 
 struct listing {
 	unsigned refs;
@@ -15,6 +18,7 @@ struct listing {
 	uint32_t *order;        /* of the entries, by name */
 	int64_t made_ms;
 	uint64_t epoch;
+	unsigned misses; /* names that were asked for when it was too old */
 };
 
 /* Takes the entries over, also on failure. */
@@ -24,3 +28,8 @@ void listing_unref(struct listing *l); /* NULL is fine */
 /* NULL: the directory has no such name. */
 const struct entry *listing_find(const struct listing *l, const char *name);
 bool listing_is_fresh(const struct listing *l, const struct thread *t);
+
+/* start() of a trip that lists t->node, and for its done(): the listing, counted, which is the
+ * node's from now on unless something changed meanwhile. */
+void listing_start(struct remote *r, struct sandbox *sb);
+int listing_take(struct trip *t, int err, struct listing **ret) MUST_CHECK;

@@ -155,6 +155,9 @@ static void start_unlink(struct remote *r, struct sandbox *sb)
 
 static void unlinked(struct trip *t, int err)
 {
+	/* It was on its way there, and was stopped. */
+	if (err == -ENOENT && t->other && t->other->unborn)
+		err = 0;
 	if (t->other)
 		node_void_peers(t->other);
 	if (t->other && (err == 0 || err == -ENOENT))
@@ -280,6 +283,14 @@ static void exchange_nodes(struct node *a, struct node *b)
 	node_unref(dir_b);
 }
 
+static void resume_both(struct node *n, struct node *there)
+{
+	if (n)
+		file_resume(n);
+	if (there && there != n)
+		file_resume(there);
+}
+
 static void renamed(struct trip *t, int err)
 {
 	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
@@ -291,17 +302,16 @@ static void renamed(struct trip *t, int err)
 		} else {
 			if (there) {
 				node_void_peers(there);
-				file_gone(there);
+				file_gone(STEAL(there));
 			}
 			if (node_move(n, t->other, t->name2) < 0)
 				node_detach(n);
 		}
 		node_void_attr(n);
 	} else if (err == 0 && there && n != there) {
-		file_gone(there);
+		file_gone(STEAL(there));
 	}
-	if (n)
-		file_resume(n);
+	resume_both(n, there);
 	entry_void_dir(t->node);
 	entry_void_dir(t->other);
 	parked_err(&t->parked, err);
@@ -310,11 +320,10 @@ static void renamed(struct trip *t, int err)
 static void rename_settled(void *ctx, int err)
 {
 	struct trip *t = ctx;
-	struct node *n = node_child(t->node, t->name);
+	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
 
 	if (err < 0 || !t->parked.req) {
-		if (n)
-			file_resume(n);
+		resume_both(n, there);
 		if (trip_goes_on(t))
 			trip_end(t, err);
 		return;
@@ -322,18 +331,35 @@ static void rename_settled(void *ctx, int err)
 	trip_begin(t, start_rename, renamed);
 }
 
+static void rename_there_settled(void *ctx, int err)
+{
+	struct trip *t = ctx;
+	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
+
+	if (err < 0 || !t->parked.req) {
+		resume_both(NULL, there);
+		if (trip_goes_on(t))
+			trip_end(t, err);
+	} else if (n) {
+		file_settle(n, true, rename_settled, t);
+	} else {
+		trip_begin(t, start_rename, renamed);
+	}
+}
+
+/* What is on its way to the new name would come over the file that gets it. */
 static void rename_kept(void *ctx)
 {
 	struct trip *t = ctx;
-	struct node *n;
+	struct node *there;
 
 	if (!trip_goes_on(t))
 		return;
-	n = node_child(t->node, t->name);
-	if (n)
-		file_settle(n, true, rename_settled, t);
+	there = node_child(t->other, t->name2);
+	if (there && there != node_child(t->node, t->name))
+		file_settle(there, t->flags & RENAME_EXCHANGE, rename_there_settled, t);
 	else
-		trip_begin(t, start_rename, renamed);
+		rename_there_settled(t, 0);
 }
 
 void sandbox_op_rename(fuse_req_t req, struct node *dir, const char *name, struct node *to_dir,
@@ -356,8 +382,6 @@ void sandbox_op_rename(fuse_req_t req, struct node *dir, const char *name, struc
 	} else if (there && there->unborn && (flags & RENAME_NOREPLACE)) {
 		trip_end(t, -EEXIST);
 	} else if (there && there != n && !(flags & RENAME_EXCHANGE)) {
-		if (there->unborn)
-			file_gone(there); /* it would only come back over the new one */
 		file_keep(there, rename_kept, t);
 	} else {
 		rename_kept(t);

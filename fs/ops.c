@@ -322,7 +322,9 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t l
 	if (is_ctl(req, ino))
 		ctl_op_write(req, ctl_of(fi), bytes, len);
 	else
-		sandbox_op_write(req, handle_of(fi), bytes, len, (uint64_t)offset);
+		/* Pages of a mapping come back through any open file, and belong where they are. */
+		sandbox_op_write(req, handle_of(fi), bytes, len, (uint64_t)offset,
+				 (fi->flags & O_APPEND) && !fi->writepage);
 }
 
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -43,7 +43,7 @@ void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_
 		       struct fuse_file_info *fi);
 void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t offset);
 void sandbox_op_write(fuse_req_t req, struct handle *h, const char *bytes, size_t len,
-		      uint64_t offset);
+		      uint64_t offset, bool append);
 void sandbox_op_flush(fuse_req_t req, struct handle *h);
 void sandbox_op_release(fuse_req_t req, struct handle *h);
 void sandbox_op_fallocate(fuse_req_t req, struct handle *h, int mode, uint64_t offset,

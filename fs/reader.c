@@ -124,7 +124,8 @@ static bool serve(struct reader *r, struct read_op *op)
 	int n;
 
 	/* In doubt what is held waits, too. */
-	if (len == 0 || r->doubt || (end == r->version.size && !r->proven))
+	if (len == 0 || r->doubt || r->suspect || r->stale ||
+	    (end == r->version.size && !r->proven))
 		return false;
 	if (r->spooling) {
 		if (op->offset < r->spool_from || end > r->spool_to)

@@ -145,6 +145,15 @@ void reader_look(struct reader *r, const struct read_op *op)
 {
 	const struct node *n = r->node;
 
+	/*
+	 * Old bytes must not get among the pages that the kernel has of the new version. What the
+	 * node was seen as counts here, however long ago: it is a reason to look, no more.
+	 */
+	if (!r->kept && !r->stale && !attr_same_version(&n->attr, &r->version) &&
+	    !has_grown(&r->version, &n->attr)) {
+		r->suspect = true;
+		reader_check(r);
+	}
 	if (!r->kept && !r->stale && !r->check && op->offset + op->size > r->version.size &&
 	    node_is_fresh(n) && has_grown(&r->version, &n->attr))
 		judge(r, &n->attr);
@@ -157,6 +166,7 @@ static void on_checked(struct remote *remote, int err)
 
 	if (r) {
 		r->check = NULL;
+		r->suspect = false;
 		if (err == 0 && c->writes == c->node->thread->writes)
 			node_set_attr(c->node, &c->now);
 		reader_enter(r);

@@ -52,6 +52,7 @@ struct reader {
 	bool growing; /* it changes too fast for strict fetches */
 	/* It grew: whether these samples of what was handed out are still so is to be seen. */
 	unsigned doubt;
+	bool suspect;        /* the node was seen as another: serve nothing */
 	bool stale;          /* it is lost */
 	bool kept;           /* all is here: the sandbox is not asked any more */
 	unsigned changes;    /* of the version, since bytes were handed out */

@@ -46,6 +46,12 @@ static bool is_grave(int err)
 	}
 }
 
+/* By rmdir: its sandbox is to be gone, and with another one the thread would come back. */
+static bool goes_away(const struct thread *t)
+{
+	return t->removing || t->removed;
+}
+
 static void finish(struct remote *r, int err, char *message)
 {
 	struct thread *t = r->thread;
@@ -54,7 +60,7 @@ static void finish(struct remote *r, int err, char *message)
 	t->fs->totals.remote++;
 	if (err < 0)
 		t->fs->totals.remote_failed++;
-	if (err < 0 && is_grave(err))
+	if (err < 0 && is_grave(err) && !goes_away(t))
 		thread_failed(t, "the sandbox", err, message);
 	if (leased && !r->quiet)
 		thread_touch(t);
@@ -85,9 +91,12 @@ static void on_called(struct call *call)
 	bool again = false;
 
 	call_release(call);
-	if (err < 0)
+	if (err < 0 && r->sb)
 		again = tenant_report(tenant, r->sb, err);
-	sandbox_put(STEAL(r->sb));
+	if (goes_away(r->thread))
+		again = false;
+	if (r->sb)
+		sandbox_put(STEAL(r->sb));
 	/* A time that is over is over. */
 	if (again && !r->quiet && !r->retried && !r->cancelled && err != -ETIMEDOUT &&
 	    (!r->once || was_not_sent(err))) {
@@ -159,6 +168,13 @@ void remote_begin(struct remote *r, struct thread *t,
 	r->start = start;
 	r->done = done;
 	r->leased = r->retried = r->cancelled = false;
+	if (t->removed) { /* somebody is still in there */
+		r->phase = REMOTE_RUNS;
+		call_init(&r->call, 0);
+		r->call.ctx = r;
+		remote_fail(r, -ESTALE);
+		return;
+	}
 	if (tenant_try_acquire(t->tenant) == 0) {
 		if (run(r))
 			return;

@@ -487,5 +487,10 @@ void stage_orphan(struct stage *s)
 		stage_fail_reads(s, -ESTALE);
 	s->orphan = true;
 	stage_drop_delivery(s);
-	stage_delivered(s, 0, NULL);
+	stage_enter(s);
+	stage_serve(s);
+	stage_fail_reads(s, -ESTALE); /* of the base nothing more will come */
+	if (!s->freed)
+		stage_delivered(s, 0, NULL);
+	stage_leave(s);
 }

@@ -27,6 +27,8 @@ static void end(struct fill *f, int err)
 
 	s->fill = NULL;
 	stage_enter(s);
+	if (err == -ESTALE && s->base_read)
+		s->stale = true;
 	if (err < 0) {
 		stage_fill_failed(s, err, f->r.call.message);
 	} else {
@@ -74,9 +76,16 @@ static int clear_rest(struct stage *s)
 	return r;
 }
 
+/* Our own chmod, link or rename makes another version, too, of the same content. */
+static bool same_content(const struct attr *a, const struct attr *b)
+{
+	return a->size == b->size && a->ino == b->ino && a->dev == b->dev &&
+	       a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
+}
+
 static int take_base(struct stage *s, const struct attr *seen)
 {
-	if (!S_ISREG(seen->mode))
+	if (!S_ISREG(seen->mode) || (s->base_read && !same_content(&s->base, seen)))
 		return -ESTALE;
 	node_set_attr(s->n, seen);
 	s->base = *seen;
@@ -194,13 +203,11 @@ static void on_fetched(struct remote *r, int err)
 	}
 	if (err == -ENOENT || err == -ENOTDIR)
 		err = -ESTALE;
-	if (err == -ESTALE && !s->base_read && ++s->tries < TRIES_MAX) {
+	if (err == -ESTALE && ++s->tries < TRIES_MAX) {
 		s->base_old = true;
 		begin(f);
 		return;
 	}
-	if (err == -ESTALE && s->base_read)
-		s->stale = true;
 	end(f, err);
 }
 
@@ -217,8 +224,11 @@ static void fetch(struct fill *f)
 
 void stage_fill(struct stage *s)
 {
-	/* An append that is under way makes another version: see stage_delivered(). */
-	if (s->fill || s->freed || stage_is_complete(s) || stage_is_sending_appends(s))
+	/*
+	 * An append that is under way makes another version: see stage_delivered(). While it
+	 * is held its path is not certain: see stage_resume().
+	 */
+	if (s->fill || s->freed || s->held || stage_is_complete(s) || stage_is_sending_appends(s))
 		return;
 	if (s->stale) {
 		stage_fill_failed(s, -ESTALE, NULL);

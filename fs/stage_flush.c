@@ -286,6 +286,7 @@ void stage_settle(struct stage *s, void (*done)(void *ctx), void *ctx)
 	struct stage_waiter *w = s->delivery ? calloc(1, sizeof(*w)) : NULL;
 
 	s->held++;
+	stage_stop_fill(s);
 	if (stage_is_streaming(s))
 		stage_cancel_delivery(s);
 	/* Without memory the wait cannot be had, and the rename is the lesser evil. */

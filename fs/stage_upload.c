@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "entry.h"
 #include "stage_i.h"
 
 struct delivery {
@@ -121,6 +122,13 @@ static struct delivery *of(struct remote *r)
 	return CONTAINER_OF(r, struct delivery, r);
 }
 
+/* A listing from before does not have the file, or has it as it was. */
+static void void_listing(struct stage *s)
+{
+	if (s->n->parent)
+		entry_void_dir(s->n->parent);
+}
+
 static void confirm(struct delivery *d)
 {
 	struct stage *s = d->s;
@@ -135,8 +143,10 @@ static void confirm(struct delivery *d)
 		s->base_len = MIN(s->base.size, s->cut);
 		s->filled = 0;
 	}
-	node_void_peers(s->n); /* of the file that was there: it has a name less, or was appended to */
+	node_void_peers(
+		s->n); /* of the file that was there: it has a name less, or was appended to */
 	node_set_attr(s->n, &d->seen);
+	void_listing(s);
 	finish(d, 0);
 }
 
@@ -297,6 +307,7 @@ static void on_uploaded(struct remote *r, int err)
 	s->sent = d->covers;
 	s->excl = false;
 	s->n->unborn = false;
+	void_listing(s);
 	go_on(d);
 }
 
@@ -321,7 +332,9 @@ bool stage_is_streaming(const struct stage *s)
 
 static void wake(struct delivery *d)
 {
-	if (d->sb)
+	/* Not while it waits for another sandbox to try again: that one is gone, and so is the
+	 * call. */
+	if (d->sb && d->r.phase == REMOTE_RUNS)
 		sandbox_go_on(d->sb, &d->r.call);
 }
 

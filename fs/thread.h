@@ -19,6 +19,8 @@ struct thread {
 	struct tenant *tenant;
 	unsigned refs;
 	bool known;        /* is listed: it was made, found or listed; not only looked for */
+	bool removing;     /* rmdir is under way: nothing is tried again on another sandbox */
+	bool removed;      /* by rmdir, and not made or found since: nothing starts a sandbox */
 	struct node *root; /* of its view, "threads/<id>"; not counted; NULL: nobody looked */
 	UT_hash_handle hh; /* fs->threads by id */
 

@@ -133,6 +133,7 @@ static void reply_thread(struct parked *p, struct node *dir, struct thread *t)
 	struct node *n;
 	int r;
 
+	t->removed = false;
 	thread_set_known(t, true);
 	r = threads_node(dir, t, &n);
 	if (r < 0) {
@@ -238,6 +239,7 @@ static void made(struct remote *r, int err)
 static void make(struct quest *q)
 {
 	q->at = QUEST_REMOTE;
+	q->thread->removed = false;
 	thread_set_known(q->thread, true); /* another mkdir is too late */
 	remote_begin(&q->remote, q->thread, make_start, made);
 }
@@ -337,7 +339,9 @@ static void forgotten(struct call *call)
 	int err = call->error;
 
 	call_release(call);
+	t->removing = false;
 	if (err == 0) {
+		t->removed = true;
 		thread_set_known(t, false);
 		thread_void_caches(t);
 		if (t->root)
@@ -365,6 +369,7 @@ void threads_op_rmdir(fuse_req_t req, struct node *dir, const char *name)
 	if (!q)
 		return;
 	thread_let_go(t);
+	t->removing = true;
 	begin_errand(q, q->fs->opt->start_timeout_ms, forgotten);
 	tenant_forget(t->tenant, &q->errand);
 }

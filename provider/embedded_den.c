@@ -218,7 +218,8 @@ int den_write_who(const struct den *d, const char *user, const char *thread, con
 	char text[WHO_MAX];
 	int n, r;
 
-	n = snprintf(text, sizeof(text), "%s\n%s\n%s%s", user, thread, root ?: "", root ? "\n" : "");
+	n = snprintf(text, sizeof(text), "%s\n%s\n%s%s", user, thread, root ?: "",
+		     root ? "\n" : "");
 	if (n >= (int)sizeof(text))
 		return -EINVAL;
 	if (dir < 0)

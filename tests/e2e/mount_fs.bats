@@ -98,5 +98,5 @@ here() {
 	is EROFS mkdir "$M/threads/new"
 	is EROFS unlink "$W/workspace/f"
 	is EROFS rename "$W/workspace/f" "$W/workspace/g"
-	is EROFS chmod "$W/workspace/f" =0600
+	is EROFS chmod "$W/workspace/f" =0o600
 }

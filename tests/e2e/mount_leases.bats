@@ -59,7 +59,7 @@ socket_of() {
 	wait_until is demo '.open_files == 0 and .leases == 1'
 	# the mount's own one
 	echo 1 >.ctl/release
-	is demo '.leases == 0 and .state == "warm"'
+	wait_until is demo '.leases == 0 and .state == "warm"'
 }
 
 @test "a sandbox with an open file is neither parked nor stopped" {
@@ -71,7 +71,7 @@ socket_of() {
 	exec 5<outputs/f
 	pid=$(of demo .pid)
 	echo 1 >.ctl/release
-	is demo '.state == "active" and .leases == 1'
+	wait_until is demo '.state == "active" and .leases == 1'
 	# Another one, made later and not used, goes through all of it meanwhile.
 	mkdir "$M/threads/idle"
 	wait_until is idle '.state == "cold"'
@@ -108,12 +108,13 @@ socket_of() {
 	thread
 	ls -l >/dev/null
 	is demo '.state == "active" and .leases == 1'
+	# in a moment: to walk to .ctl is to look at the thread
 	echo 1 >.ctl/release
-	is demo '.state == "warm" and .leases == 0'
+	wait_until is demo '.state == "warm" and .leases == 0'
 	wait_until no_connection "$(socket_of demo)"
 	# again: nothing to give up, and no error
 	echo 1 >.ctl/release
-	is demo '.state == "warm"'
+	wait_until is demo '.state == "warm"'
 }
 
 @test "looking at a thread's status neither starts nor keeps its sandbox" {
@@ -172,9 +173,10 @@ socket_of() {
 	mount_start -o replicas=2,idle_timeout=0
 	thread a
 	echo 1 >.ctl/release
+	wait_until is a '.state == "warm"'
 	thread b
 	echo 1 >.ctl/release
-	is a '.state == "warm"'
+	wait_until is b '.state == "warm"'
 	thread c
 	wait_until is a '.state == "cold"'
 	is b '.state == "warm"'

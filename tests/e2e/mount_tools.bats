@@ -189,6 +189,7 @@ parked() {
 	git init -q -b main repo
 	cd repo
 	make_tree tree
+	rmdir tree/empty # git knows no empty directories
 	git add .
 	git commit -q -m first
 	same "$(git status --porcelain)" ''
@@ -381,6 +382,10 @@ contains() {
 	mkdir "$T/some" && (cd "$T/some" && seq 300 | xargs -I{} sh -c 'echo {} > f{}')
 	tar -C "$T" -cf - some | tar -C workspace -xf -
 	diff -r "$T/some" workspace/some
-	rm -r workspace/many workspace/some
-	same "$(sandbox 'ls workspace')" ''
+	rm workspace/many/*0
+	same "$(sandbox 'ls workspace/many | wc -l')" 9000
+	rm -r workspace/some
+	sandbox 'rm -r workspace/many'
+	wait_until gone workspace/many
+	same "$(ls workspace)" ''
 }
