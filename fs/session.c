@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "mounts.h"
 #include "ops.h"
 
 /* So many requests at a time before timers and sockets have their turn. */
@@ -19,6 +20,7 @@ enum { REQUESTS_PER_TURN = 64 };
 struct session {
 	ev_io io;
 	struct fuse_buf buf;
+	dev_t dev; /* of the mount */
 	void (*ended)(void *ctx);
 	void *ctx;
 };
@@ -117,6 +119,18 @@ static void quiet(enum fuse_log_level level, const char *fmt, va_list ap)
 	log_msg(level <= FUSE_LOG_ERR ? LOG_WARN : LOG_DEBUG, "%s", line);
 }
 
+/* Which mount it is, without asking it. */
+static void remember(struct fs *fs)
+{
+	struct mounts m CLEANUP_MOUNTS = { 0 };
+	const struct mount_entry *there = NULL;
+
+	if (mounts_read(&m) == 0)
+		there = mounts_at(&m, fs->opt->mountpoint);
+	if (there)
+		fs->session->dev = there->dev;
+}
+
 static void start_on_loop(void *ctx)
 {
 	struct fs *fs = ctx;
@@ -156,6 +170,7 @@ int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf 
 	ev_io_init(&s->io, on_readable, fd, EV_READ);
 	s->io.data = fs;
 	fs->session = s;
+	remember(fs);
 	loop_run(fs->loop, start_on_loop, fs);
 	return 0;
 }
@@ -165,13 +180,25 @@ int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf 
  * number. On the loop's thread nobody reads or answers in between, with what may be
  * the number of somebody else's socket by then.
  */
+/* After umount -l somebody else's mount may be there by now. */
+static bool is_ours(const struct fs *fs)
+{
+	struct mounts m CLEANUP_MOUNTS = { 0 };
+	const struct mount_entry *there = NULL;
+
+	if (mounts_read(&m) == 0)
+		there = mounts_at(&m, fs->opt->mountpoint);
+	return mount_entry_is_ours(there) && there->dev == fs->session->dev;
+}
+
 void session_stop(struct fs *fs)
 {
 	if (!fs->session)
 		return;
 	ev_io_stop(fs->ev, &fs->session->io);
 	fuse_session_exit(fs->se); /* answers that come too late are no error */
-	fuse_session_unmount(fs->se);
+	if (is_ours(fs))
+		fuse_session_unmount(fs->se);
 }
 
 void session_close(struct fs *fs)

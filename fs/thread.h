@@ -29,6 +29,7 @@ struct thread {
 	ev_timer linger;
 
 	unsigned open_files;
+	unsigned commands; /* that run */
 	/*
 	 * What is cached of the sandbox was true in this epoch; another number
 	 * voids it all (a command has run, the sandbox was another one).

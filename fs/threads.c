@@ -153,7 +153,7 @@ struct quest {
 	struct node *dir;      /* counted */
 	struct thread *thread; /* counted */
 	bool makes;            /* mkdir */
-	bool listed;
+	bool listed, interrupted;
 	struct errand errand;
 	struct remote remote;
 	struct attr attr;
@@ -180,6 +180,7 @@ static void quest_interrupted(struct parked *p)
 {
 	struct quest *q = CONTAINER_OF(p, struct quest, parked);
 
+	q->interrupted = true;
 	if (q->at == QUEST_ERRAND)
 		call_cancel(&q->errand.call);
 	else if (q->at == QUEST_REMOTE)
@@ -249,7 +250,7 @@ static void make(struct quest *q)
 static void found(struct call *call)
 {
 	struct quest *q = call->ctx;
-	int err = call->error;
+	int err = q->interrupted ? -EINTR : call->error;
 
 	call_release(call);
 	if (err == -ENOENT && q->fs->opt->autocreate && !q->makes) {
@@ -361,7 +362,7 @@ void threads_op_rmdir(fuse_req_t req, struct node *dir, const char *name)
 		fuse_reply_err(req, ENOENT);
 		return;
 	}
-	if (t->open_files > 0) {
+	if (t->open_files > 0 || t->commands > 0) {
 		fuse_reply_err(req, EBUSY);
 		return;
 	}

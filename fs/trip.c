@@ -19,6 +19,7 @@ static void on_interrupt(struct parked *p)
 {
 	struct trip *t = CONTAINER_OF(p, struct trip, parked);
 
+	t->interrupted = true;
 	if (remote_is_busy(&t->remote))
 		remote_cancel(&t->remote);
 	else
@@ -86,6 +87,8 @@ void trip_begin(struct trip *t, void (*start)(struct remote *r, struct sandbox *
 		t->node->thread->writes++;
 	t->writes = t->node->thread->writes;
 	remote_begin(&t->remote, t->node->thread, start, on_done);
+	if (t->interrupted)
+		remote_cancel(&t->remote);
 }
 
 bool trip_is_current(const struct trip *t)

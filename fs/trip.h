@@ -23,6 +23,7 @@ struct trip {
 	struct node *node, *other; /* counted */
 	char *name, *name2;
 	uint64_t writes; /* the thread's, when the operation began */
+	bool interrupted; /* the kernel says so once: the next operation does not run, either */
 	bool changes;    /* something in the sandbox, so caches are not to be believed */
 	void (*done)(struct trip *t, int err);
 
