@@ -47,12 +47,10 @@ static void copied(struct trip *t, int err)
 	trip_begin(t, trip_lstat, looked);
 }
 
-static void is_born(void *ctx, int err)
+static void is_born(struct trip *t, int err)
 {
-	struct trip *t = ctx;
 	struct node *n = t->node;
 
-	file_resume(n);
 	if (!trip_goes_on(t))
 		return;
 	/* What is in the sandbox is all there is: its stage would only be in the way. */
@@ -93,5 +91,5 @@ void sandbox_op_copy(fuse_req_t req, struct handle *from, uint64_t from_offset, 
 	t->offset = from_offset;
 	t->offset2 = to_offset;
 	t->length = len;
-	file_settle(to->node, true, is_born, t);
+	file_settle(t, to->node, true, is_born);
 }

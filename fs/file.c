@@ -589,8 +589,8 @@ struct settling {
 	int err;
 	struct flush_op flush;
 	struct node *node; /* counted */
-	void (*done)(void *ctx, int err);
-	void *ctx;
+	struct trip *trip;
+	void (*done)(struct trip *t, int err);
 };
 
 static void settle_one(struct settling *s, int err)
@@ -599,7 +599,7 @@ static void settle_one(struct settling *s, int err)
 		s->err = err;
 	if (--s->waits > 0)
 		return;
-	s->done(s->ctx, s->err);
+	s->done(s->trip, s->err);
 	node_unref(s->node);
 	free(s);
 }
@@ -609,58 +609,61 @@ static void settled(void *ctx)
 	settle_one(ctx, 0);
 }
 
+/* Its stage is held until the trip is over, wherever the node is by then. */
+static void hold(struct settling *s, struct node *n)
+{
+	struct trip *t = s->trip;
+	struct node **more;
+
+	if (!n->stage)
+		return;
+	more = reallocarray(t->held, t->held_count + 1, sizeof(struct node *));
+	if (!more) {
+		s->err = -ENOMEM;
+		return;
+	}
+	t->held = more;
+	t->held[t->held_count++] = node_ref(n);
+	s->waits++;
+	stage_settle(n->stage, settled, s);
+}
+
 static void born(struct flush_op *op, int err)
 {
 	struct settling *s = CONTAINER_OF(op, struct settling, flush);
 
-	/* What is written from now on has to wait, too. */
-	if (s->node->stage) {
-		s->waits++;
-		stage_settle(s->node->stage, settled, s);
-	}
+	hold(s, s->node); /* what is written from now on has to wait, too */
 	settle_one(s, err);
 }
 
-static void settle_below(struct settling *s, struct node *n)
+static void hold_below(struct settling *s, struct node *n)
 {
 	struct node *child, *next;
 
-	if (n->stage) {
-		s->waits++;
-		stage_settle(n->stage, settled, s);
-	}
+	hold(s, n);
 	HASH_ITER (by_name, n->children, child, next)
-		settle_below(s, child);
+		hold_below(s, child);
 }
 
-void file_settle(struct node *n, bool be_born, void (*done)(void *ctx, int err), void *ctx)
+void file_settle(struct trip *t, struct node *n, bool be_born,
+		 void (*done)(struct trip *t, int err))
 {
 	struct settling *s = calloc(1, sizeof(*s));
 
 	if (!s) {
-		done(ctx, -ENOMEM);
+		done(t, -ENOMEM);
 		return;
 	}
 	*s = (struct settling){
-		.waits = 1, .flush.done = born, .node = node_ref(n), .done = done, .ctx = ctx
+		.waits = 1, .flush.done = born, .node = node_ref(n), .trip = t, .done = done
 	};
 	if (be_born && n->stage && n->unborn) {
 		s->waits++;
 		stage_flush(n->stage, &s->flush);
 	} else {
-		settle_below(s, n);
+		hold_below(s, n);
 	}
 	settle_one(s, 0);
-}
-
-void file_resume(struct node *n)
-{
-	struct node *child, *next;
-
-	if (n->stage)
-		stage_resume(n->stage);
-	HASH_ITER (by_name, n->children, child, next)
-		file_resume(child);
 }
 
 unsigned file_unfinished(struct fs *fs)

@@ -8,6 +8,7 @@
 #include "node.h"
 
 struct reader;
+struct trip;
 
 struct handle {
 	struct node *node; /* counted */
@@ -29,13 +30,11 @@ void file_keep(struct node *n, void (*done)(void *ctx), void *ctx);
 /* The name is gone. Detaches the node; what is staged belongs nowhere. */
 void file_gone(struct node *n);
 /*
- * Before n, or what is below it, gets another path: no upload is on its way
- * there. done(ctx, err) once, perhaps at once.
- * With `born`, a file that is not in the sandbox yet is there afterwards (or err says why not).
+ * Before n, or what is below it, gets another path: no upload is on its way there, and none
+ * begins before the trip has ended. done(t, err) once, perhaps at once. With `born`, a file that
+ * is not in the sandbox yet is there afterwards (or err says why not).
  */
-/* Until file_resume() nothing of it is uploaded. */
-void file_settle(struct node *n, bool born, void (*done)(void *ctx, int err), void *ctx);
-void file_resume(struct node *n);
+void file_settle(struct trip *t, struct node *n, bool born, void (*done)(struct trip *t, int err));
 /* The end of the mount: closes all that is open of it, whatever is not confirmed. */
 void file_end(struct node *n);
 /* For the end of the mount: whether something is still to be uploaded. */

@@ -133,12 +133,20 @@ void command_wait_end(struct job_wait *w)
 
 /* ---- the end ---- */
 
+void command_hold_sandbox(struct command *c)
+{
+	c->leased = thread_lease(c->thread) == 0;
+	if (c->leased)
+		c->thread->commands++;
+}
+
 void command_let_go_sandbox(struct command *c)
 {
 	if (c->sb)
 		sandbox_put(STEAL(c->sb));
 	if (c->leased) {
 		c->leased = false;
+		c->thread->commands--;
 		thread_unlease(c->thread);
 	}
 }
@@ -263,7 +271,7 @@ static void take(struct command *c, const struct run_news *n)
 
 	c->failing_ms = 0;
 	if (!c->leased)
-		c->leased = thread_lease(c->thread) == 0;
+		command_hold_sandbox(c);
 	if (n->started)
 		c->state = JOB_RUNNING;
 	command_take(c, JOB_OUT, n->out, n->out_len);

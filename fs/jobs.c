@@ -165,7 +165,7 @@ static void start(struct remote *r, struct sandbox *sb)
 
 	command_let_go_sandbox(c); /* of the try before */
 	c->sb = sandbox_ref(sb);
-	c->leased = thread_lease(c->thread) == 0;
+	command_hold_sandbox(c);
 	free(STEAL(c->full_dir));
 	if (c->dir[0] && asprintf(&c->full_dir, "%s/%s", root[1] ? root : "", c->dir) < 0) {
 		c->full_dir = NULL;

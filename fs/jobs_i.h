@@ -86,6 +86,7 @@ void command_begin(struct command *c);
 void command_abandon(struct command *c);
 /* Look soon. */
 void command_hurry(struct command *c);
+void command_hold_sandbox(struct command *c); /* a lease of its own, if it can have one */
 void command_let_go_sandbox(struct command *c);
 
 /* job_output.c: takes what came. */

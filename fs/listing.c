@@ -75,6 +75,14 @@ const struct entry *listing_find(const struct listing *l, const char *name)
 	return NULL;
 }
 
+void listing_update(struct listing *l, const char *name, const struct attr *attr)
+{
+	const struct entry *e = listing_find(l, name);
+
+	if (e)
+		l->entries.v[e - l->entries.v].attr = *attr;
+}
+
 bool listing_is_fresh(const struct listing *l, const struct thread *t)
 {
 	return l->epoch == t->epoch && clock_ms() - l->made_ms < FRESH_MS;

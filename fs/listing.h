@@ -27,6 +27,8 @@ struct listing *listing_ref(struct listing *l);
 void listing_unref(struct listing *l); /* NULL is fine */
 /* NULL: the directory has no such name. */
 const struct entry *listing_find(const struct listing *l, const char *name);
+/* Something newer is known of a name, if it has it. */
+void listing_update(struct listing *l, const char *name, const struct attr *attr);
 bool listing_is_fresh(const struct listing *l, const struct thread *t);
 
 /* start() of a trip that lists t->node, and for its done(): the listing, counted, which is the

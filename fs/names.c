@@ -102,7 +102,6 @@ static void link_looked(struct trip *t, int err)
 
 static void linked(struct trip *t, int err)
 {
-	file_resume(t->other);
 	entry_void_dir(t->node);
 	node_void_peers(t->other);
 	node_void_attr(t->other);
@@ -114,12 +113,8 @@ static void linked(struct trip *t, int err)
 	trip_begin(t, trip_lstat, link_looked);
 }
 
-static void link_settled(void *ctx, int err)
+static void link_settled(struct trip *t, int err)
 {
-	struct trip *t = ctx;
-
-	if (err < 0 || !t->parked.req)
-		file_resume(t->other);
 	if (!trip_goes_on(t))
 		return;
 	if (err < 0)
@@ -139,7 +134,7 @@ void sandbox_op_link(fuse_req_t req, struct node *n, struct node *dir, const cha
 		return;
 	}
 	t->other = node_ref(n);
-	file_settle(n, true, link_settled, t);
+	file_settle(t, n, true, link_settled);
 }
 
 /* ---- unlink, rmdir ---- */
@@ -162,19 +157,13 @@ static void unlinked(struct trip *t, int err)
 		node_void_peers(t->other);
 	if (t->other && (err == 0 || err == -ENOENT))
 		file_gone(t->other);
-	else if (t->other)
-		file_resume(t->other);
 	entry_void_dir(t->node);
 	parked_err(&t->parked, err);
 }
 
-static void unlink_settled(void *ctx, int err)
+static void unlink_settled(struct trip *t, int err)
 {
-	struct trip *t = ctx;
-
 	(void)err; /* there is nothing to wait for, then */
-	if (!t->parked.req)
-		file_resume(t->other);
 	if (trip_goes_on(t))
 		trip_begin(t, start_unlink, unlinked);
 }
@@ -184,7 +173,7 @@ static void unlink_kept(void *ctx)
 	struct trip *t = ctx;
 
 	if (trip_goes_on(t))
-		file_settle(t->other, false, unlink_settled, t);
+		file_settle(t, t->other, false, unlink_settled);
 }
 
 void sandbox_op_unlink(fuse_req_t req, struct node *dir, const char *name)
@@ -283,14 +272,6 @@ static void exchange_nodes(struct node *a, struct node *b)
 	node_unref(dir_b);
 }
 
-static void resume_both(struct node *n, struct node *there)
-{
-	if (n)
-		file_resume(n);
-	if (there && there != n)
-		file_resume(there);
-}
-
 static void renamed(struct trip *t, int err)
 {
 	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
@@ -311,40 +292,29 @@ static void renamed(struct trip *t, int err)
 	} else if (err == 0 && there && n != there) {
 		file_gone(STEAL(there));
 	}
-	resume_both(n, there);
 	entry_void_dir(t->node);
 	entry_void_dir(t->other);
 	parked_err(&t->parked, err);
 }
 
-static void rename_settled(void *ctx, int err)
+static void rename_settled(struct trip *t, int err)
 {
-	struct trip *t = ctx;
-	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
-
-	if (err < 0 || !t->parked.req) {
-		resume_both(n, there);
-		if (trip_goes_on(t))
-			trip_end(t, err);
+	if (!trip_goes_on(t))
 		return;
-	}
-	trip_begin(t, start_rename, renamed);
+	if (err < 0)
+		trip_end(t, err);
+	else
+		trip_begin(t, start_rename, renamed);
 }
 
-static void rename_there_settled(void *ctx, int err)
+static void rename_there_settled(struct trip *t, int err)
 {
-	struct trip *t = ctx;
-	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
+	struct node *n = node_child(t->node, t->name);
 
-	if (err < 0 || !t->parked.req) {
-		resume_both(NULL, there);
-		if (trip_goes_on(t))
-			trip_end(t, err);
-	} else if (n) {
-		file_settle(n, true, rename_settled, t);
-	} else {
-		trip_begin(t, start_rename, renamed);
-	}
+	if (n && err == 0 && t->parked.req)
+		file_settle(t, n, true, rename_settled);
+	else
+		rename_settled(t, err);
 }
 
 /* What is on its way to the new name would come over the file that gets it. */
@@ -357,7 +327,7 @@ static void rename_kept(void *ctx)
 		return;
 	there = node_child(t->other, t->name2);
 	if (there && there != node_child(t->node, t->name))
-		file_settle(there, t->flags & RENAME_EXCHANGE, rename_there_settled, t);
+		file_settle(t, there, t->flags & RENAME_EXCHANGE, rename_there_settled);
 	else
 		rename_there_settled(t, 0);
 }

@@ -100,6 +100,9 @@ static void free_node(struct node *n)
 	struct node *dir = n->parent;
 
 	assert(!n->children && !n->stage);
+	/* That its listing is wrong about it would be forgotten, too. */
+	if (dir && dir->listing && node_is_newer(n, dir->listing->made_ms))
+		void_listing(dir);
 	HASH_DELETE(by_ino, n->fs->nodes, n);
 	if (dir)
 		HASH_DELETE(by_name, dir->children, n);
@@ -287,6 +290,8 @@ bool node_is_fresh(const struct node *n)
 void node_set_attr(struct node *n, const struct attr *attr)
 {
 	n->attr = *attr;
+	if (n->parent && n->parent->listing)
+		listing_update(n->parent->listing, n->name, attr);
 	n->has_attr = true;
 	n->attr_ms = clock_ms();
 	n->attr_epoch = n->thread->epoch;

@@ -4,8 +4,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "stage.h"
+
 static void free_trip(struct trip *t)
 {
+	for (size_t i = 0; i < t->held_count; i++) {
+		if (t->held[i]->stage)
+			stage_resume(t->held[i]->stage);
+		node_unref(t->held[i]);
+	}
+	free(t->held);
 	entries_release(&t->entries);
 	node_unref(t->node);
 	node_unref(t->other);

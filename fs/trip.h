@@ -22,10 +22,14 @@ struct trip {
 	struct fs *fs;
 	struct node *node, *other; /* counted */
 	char *name, *name2;
-	uint64_t writes; /* the thread's, when the operation began */
+	uint64_t writes;  /* the thread's, when the operation began */
 	bool interrupted; /* the kernel says so once: the next operation does not run, either */
-	bool changes;    /* something in the sandbox, so caches are not to be believed */
+	bool changes;     /* something in the sandbox, so caches are not to be believed */
 	void (*done)(struct trip *t, int err);
+
+	/* counted; nothing of these is uploaded until the trip has ended: file_settle() */
+	struct node **held;
+	size_t held_count;
 
 	/* what operations take and give; whose is their business */
 	struct attr attr;
