@@ -149,6 +149,8 @@ static void finish(struct posix_run *run, int err)
 		op_finish_with(run->op, -ESRCH, strdup("there is no such run"));
 	else if (!err && run->exit_code == RUN_DEAF)
 		op_finish_with(run->op, -EPIPE, strdup("the run does not read its input"));
+	else if (!err && run->exit_code == RUN_FULL)
+		op_finish_with(run->op, -EAGAIN, strdup("the run has much input to read yet"));
 	else
 		posix_run_finish_op(run, err);
 }

@@ -26,11 +26,12 @@
 
 /*
  * born PID: writes what alive() wants to know. collect DIR: the run's pipes and
- * their cats. 3 and 4 keep the pipes open while the run may still open them; 5
- * and 6 are there to see whether something is left in them.
+ * who reads them: tee, as it goes on reading (and so does the run) when there is no room for
+ * the output; only how it ends tells that some is lost. 3 and 4 keep the pipes open while the run
+ * may still open them; 5 and 6 are there to see whether something is left in them.
  *
  * drain: the run has ended, but a child of it may hold the pipe: then what was
- * written before is out when the pipe is empty and after that cat sleeps, or
+ * written before is out when the pipe is empty and after that tee sleeps, or
  * when more has come than a pipe holds. What such a child writes from then on
  * is read, so that it can go on, and thrown away.
  */
@@ -40,19 +41,21 @@ static const char common[] =
 	"echo \"$p ${20}\"; }\n"
 	"collect() { mkfifo -m 666 \"$1/o\" \"$1/e\" &&\n"
 	"exec 3<>\"$1/o\" 4<>\"$1/e\" 5<\"$1/o\" 6<\"$1/e\" || return\n"
-	"cat <&5 >\"$1/out\" 3>&- 4>&- 5<&- 6<&- 7<&- 8>&- 9>&- & oc=$!\n"
-	"cat <&6 >\"$1/err\" 3>&- 4>&- 5<&- 6<&- 7<&- 8>&- 9>&- & ec=$!; }\n"
+	"tee \"$1/out\" <&5 >/dev/null 3>&- 4>&- 5<&- 6<&- 7<&- 8>&- 9>&- & oc=$!\n"
+	"tee \"$1/err\" <&6 >/dev/null 3>&- 4>&- 5<&- 6<&- 7<&- 8>&- 9>&- & ec=$!; lost=; }\n"
 	"drain() { local l n=0 s=$(stat -c %s \"$3\")\n"
 	"while read -r l </proc/$1/stat && [[ $l != *') Z '* ]]; do\n"
 	"if ! read -t 0 -u $2; then\n"
-	"read -r l </proc/$1/stat && [[ $l == *'(cat) S '* ]] && break; fi\n"
+	"read -r l </proc/$1/stat && [[ $l == *'(tee) S '* ]] && break; fi\n"
 	"((n++ < 10)) || (($(stat -c %s \"$3\") - ${s:-0} < 2000000 && n < 1000)) || break\n"
 	"sleep .00$((n < 5 ? 1 : 9)); done\n"
-	"cat <&$2 >/dev/null 5<&- 6<&- 7<&- 8>&- 9>&- & kill $1; }\n"
+	"cat <&$2 >/dev/null 5<&- 6<&- 7<&- 8>&- 9>&- & kill $1; wait $1; [ $? != 1 ] || lost=1; "
+	"}\n"
 	"finish() { exec 3>&- 4>&-; drain $oc 5 \"$1/out\"; drain $ec 6 \"$1/err\"; exec 5<&- "
 	"6<&-\n"
-	"set -- \"$1\" \"$2\" $(stat -c %s \"$1/out\" \"$1/err\")\n"
-	"echo \"$2 ${3:-0} ${4:-0}\" >\"$1/rc.t\" && mv -f \"$1/rc.t\" \"$1/rc\"; }\n";
+	"set -- \"$1\" \"$2\" $(stat -c %s \"$1/out\" \"$1/err\"); [ -z \"$lost\" ] || set -- "
+	"\"$1\" -1 \"$3\" \"$4\"\n"
+	"echo \"$2 ${3:-0} ${4:-0}\" 3<>\"$1/rc.t\" >&3; mv -f \"$1/rc.t\" \"$1/rc\"; }\n";
 
 /*
  * Starts a supervisor, which says "up" when there is no more that could fail,
@@ -104,27 +107,33 @@ void run_script_piece(struct buf *to, const char *id, const struct run_piece *pi
 	put_piece(to, "script", piece);
 }
 
-/* The run's directory with what it has before its supervisor comes. */
+/*
+ * The run's directory with what it has before its supervisor comes. Its end and
+ * its killing have their place from the beginning: they must be told when there is no room left.
+ */
 static void put_making(struct buf *to, const char *id, const struct run_piece *piece)
 {
 	put_run(to, id);
 	buf_puts(to, " mkdir -m 700 -p $d && mkdir $d/once || exit;");
 	put_piece(to, "script", piece);
-	buf_puts(to, " : >|$d/out && : >|$d/err || exit;");
+	buf_puts(to, " : >|$d/out && : >|$d/err &&"
+		     " printf %64s >|$d/rc.t && printf %64s >|$d/kill.t || exit;");
 }
 
 /* ---- a process of its own ---- */
 
 /*
- * feeder DIR: copies what comes to the file `in`. The end mark is looked for
- * before the size, so that nothing is missed; what is in the bell when it reads
- * that came before it looks at the file again.
+ * feeder DIR: copies what comes to the file `in`, and makes holes where it was.
+ * The end mark is looked for before the size, so that nothing is missed; what is in the
+ * bell when it reads that came before it looks at the file again. `at` keeps its
+ * length, so that it can be written when there is no room for more.
  */
 static const char feeder[] =
 	"exec 9<>\"$1/bell\"; n=0\n"
 	"while :; do e=; [ -e \"$1/end\" ] && e=1; s=$(stat -c %s \"$1/in\") || exit\n"
 	"if ((s > n)); then dd if=\"$1/in\" bs=64K iflag=skip_bytes,count_bytes skip=$n\\\n"
-	" count=$((s - n)) status=none 9>&- || exit; n=$s\n"
+	" count=$((s - n)) status=none 9>&- || { : >\"$1/deaf\"; exit; }; n=$s\n"
+	"printf %20d $n 8<>\"$1/at\" >&8; fallocate -p -o 0 -l $n \"$1/in\" 9>&- >/dev/null 2>&1\n"
 	"elif [ \"$e\" ]; then exit; else IFS= read -r -N 1 -u 9 _; fi; done\n";
 
 /*
@@ -148,7 +157,7 @@ void run_script_start(struct buf *to, const char *id, const struct run_piece *pi
 {
 	put_making(to, id, piece);
 	if (fed)
-		buf_puts(to, " mkfifo $d/bell && : >|$d/in || exit;");
+		buf_puts(to, " mkfifo $d/bell && : >|$d/in && printf %20d 0 >|$d/at || exit;");
 	shell_printf(to, " command cd -- %s || { rm -rf $d; exit 1; };", dir);
 	buf_puts(to, " : >|$d/started;");
 	put_launch(to, alone);
@@ -275,10 +284,15 @@ void run_script_look(struct buf *to, const char *id, uint64_t out_offset, uint64
 void run_script_feed(struct buf *to, const char *id, const struct run_piece *piece, bool end)
 {
 	put_run(to, id);
-	buf_printf(to, " [ -e $d/once ] || exit %d; [ -p $d/bell ] && [ ! -e $d/rc ] || exit %d;",
+	buf_printf(to,
+		   " [ -e $d/once ] || exit %d;"
+		   " [ -p $d/bell ] && [ ! -e $d/rc ] && [ ! -e $d/deaf ] || exit %d;",
 		   RUN_UNKNOWN, RUN_DEAF);
-	if (piece->len)
+	if (piece->len) {
+		buf_printf(to, " n=; read -r n <$d/at; ((%llu - ${n:-0} <= %d)) || exit %d;",
+			   (unsigned long long)piece->offset + piece->len, RUN_INPUT_MAX, RUN_FULL);
 		put_piece(to, "in", piece);
+	}
 	if (end)
 		buf_puts(to, " : >|$d/end || exit;");
 	/* A bell that was rung and not heard yet is not rung again: it could be full. */
@@ -307,7 +321,7 @@ void run_script_feed(struct buf *to, const char *id, const struct run_piece *pie
  * children and the run goes on nevertheless it gets the signal, too.
  */
 #define KILL_IN_SHELL                                                                              \
-	" if [ ! -e $d/started ]; then echo $((128 + g)) 0 0 >|$d/rc.k && mv -f $d/rc.k $d/rc;"    \
+	" if [ ! -e $d/started ]; then echo $((128 + g)) 0 0 9<>$d/rc.t >&9; mv -f $d/rc.t $d/rc;" \
 	" exit 0; fi; for i in {1..100}; do [ ! -e $d/rc ] || exit 0; ! alive $d/sh/shell || "     \
 	"break;"                                                                                   \
 	" alive $d/sup || exit 0; sleep .01; done; alive $d/sh/shell || exit 0;"                   \
@@ -330,9 +344,11 @@ void run_script_feed(struct buf *to, const char *id, const struct run_piece *pie
 void run_script_kill(struct buf *to, const char *id, int signal)
 {
 	put_run(to, id);
+	/* In place: a second signal only takes the place of the first. */
 	buf_printf(to,
 		   " [ -e $d/once ] || exit %d; [ ! -e $d/rc ] || exit 0; g=%d;"
-		   " echo $g >|$d/killed || exit; ",
+		   " k=$d/killed; [ -e $k ] || k=$d/kill.t; echo $g 9<>$k >&9 || exit;"
+		   " [ $k = $d/killed ] || mv -f $k $d/killed || exit; ",
 		   RUN_UNKNOWN, signal);
 	buf_puts(to, ALIVE FAMILY " if [ -L $d/sh ]; then" KILL_IN_SHELL " else" KILL_ALONE
 				  " fi; exit 0");

@@ -7,14 +7,16 @@
  *	once		made by whoever started it: never twice
  *	script		what it does
  *	out, err	what it printed so far
- *	o, e		pipes that its stdout and stderr are, with a cat each that fills those
+ *	o, e		pipes that its stdout and stderr are, with a tee each that fills those
  *	started		it does not wait for its shell any more
  *	sup		pid and birth of its supervisor; dead without rc: the run is lost
  *	child		of a process of its own: likewise of that
  *	in, end, bell	its stdin, that this is all of it, and a pipe that wakes its feeder
+ *	at, deaf	how much of stdin it was given, and that it takes no more
  *	sh, before	in a shell: the shell's directory, and the children that it had before
  *	killed		the signal, if there was one
- *	rc		exit code, and how long out and err were then
+ *	rc		exit code (-1: output is lost), and how long out and err were then
+ *	kill.t, rc.t	room for these two
  * A shell is a directory with q, the messages to its supervisor, go, the orders
  * to bash, sup, and shell: pid and birth of bash.
  */
@@ -30,9 +32,11 @@ enum {
 		66 * 1024, /* of bytes that fit into one command, armoured, with a script of ours */
 	RUN_WORDS_MAX = 16 * 1024,       /* of directory and environment, beside such a piece */
 	RUN_WORDS_ALONE_MAX = 96 * 1024, /* and without one */
+	RUN_INPUT_MAX = 2 * 1024 * 1024, /* of stdin, that wait in the sandbox to be read */
 	/* exit codes */
 	RUN_UNKNOWN = 93, /* there is no such run */
 	RUN_DEAF = 94,    /* it does not read what is fed to it, or has ended */
+	RUN_FULL = 95,    /* it has not read enough of what was fed to it */
 };
 
 /* Bytes for a place in the run's file. */

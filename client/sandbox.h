@@ -294,7 +294,7 @@ struct run_news {
 	size_t out_len, err_len;
 	bool started;  /* false: it still waits for its shell */
 	bool ended;    /* and these are the last bytes */
-	int exit_code; /* once ended; 128 + N for signal N; -1: unknown, its shell was lost */
+	int exit_code; /* once ended; 128 + N for signal N; -1: its shell or some output was lost */
 };
 void run_news_release(struct run_news *n);
 /* max: at most 1 MiB. Waits a little (at most wait_ms) for something new where that keeps nobody
@@ -302,7 +302,7 @@ void run_news_release(struct run_news *n);
 void sandbox_run_look(struct sandbox *sb, struct call *call, const char *run, uint64_t out_offset,
 		      uint64_t err_offset, size_t max, int64_t wait_ms, struct run_news *ret);
 /* Bytes of its stdin, which go to that offset of it (so the same may be sent again); end: no more
- * follow. */
+ * follow. -EAGAIN: it has not read enough of the last 2 MiB; send the same again later. */
 void sandbox_run_feed(struct sandbox *sb, struct call *call, const char *run, uint64_t offset,
 		      const void *bytes, size_t len, bool end);
 /* SIGTERM, SIGKILL, SIGINT or SIGHUP to all of its processes; a run that waits for its shell never

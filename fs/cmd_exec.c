@@ -183,14 +183,14 @@ struct run {
 	char name[32]; /* of the job below ctl */
 };
 
-/* Reads a short control file as a word; empty if it cannot be. */
-static void read_word(const struct run *r, const char *file, char *to, size_t size)
+/* Reads a short control file of one line; empty if it cannot be. */
+static void read_text(const struct run *r, const char *file, char *to, size_t size)
 {
 	int fd CLEANUP_FD = openat(r->job, file, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, to, size - 1);
 
 	to[n > 0 ? n : 0] = '\0';
-	to[strcspn(to, " \n")] = '\0';
+	to[strcspn(to, "\n")] = '\0';
 }
 
 static int start(struct run *r, const struct buf *request)
@@ -229,7 +229,8 @@ struct stream {
 	struct run *run;
 	const char *file;
 	int from, to;
-	int error; /* of reading */
+	int error;       /* of reading */
+	int write_error; /* what was read did not arrive */
 	pthread_t thread;
 };
 
@@ -237,7 +238,6 @@ struct stream {
 static void *copy_out(void *ctx)
 {
 	struct stream *s = ctx;
-	bool broken = false;
 	char bytes[65536];
 	ssize_t n;
 
@@ -247,32 +247,52 @@ static void *copy_out(void *ctx)
 			continue;
 		if (n <= 0)
 			break;
-		if (!broken && write_all(s->to, bytes, (size_t)n) < 0) {
-			broken = true;
+		if (s->write_error)
+			continue;
+		s->write_error = -write_all(s->to, bytes, (size_t)n);
+		if (s->write_error)
 			send_signal(s->run, "HUP");
-		}
 	}
 	s->error = n < 0 ? errno : 0;
 	(void)eventfd_write(s->run->ended, 1);
 	return NULL;
 }
 
-/* Nobody waits for this one: it may stand still for ever. */
+struct input {
+	const struct run *run;
+	int to;
+};
+
+/*
+ * Nobody waits for this one: it may stand still for ever. A command that gets
+ * only a part of its input must not take that for all of it.
+ */
 static void *copy_in(void *ctx)
 {
-	int *to = ctx;
+	struct input *in = ctx;
+	bool begun = false; /* before that a stdin that cannot be read is an empty one */
 	char bytes[65536];
+	int r = 0;
 
 	for (;;) {
 		ssize_t n = read(STDIN_FILENO, bytes, sizeof(bytes));
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0 || write_all(*to, bytes, (size_t)n) < 0)
+		if (n < 0 && begun)
+			r = -errno;
+		if (n > 0)
+			r = write_all(in->to, bytes, (size_t)n);
+		if (n <= 0 || r < 0)
 			break;
+		begun = true;
 	}
-	close(*to);
-	free(to);
+	if (r < 0 && r != -EPIPE) {
+		cmd_fail("the rest of the input is lost: %s", strerrordesc_np(-r));
+		send_signal(in->run, "HUP");
+	}
+	close(in->to);
+	free(in);
 	return NULL;
 }
 
@@ -290,21 +310,22 @@ static int start_out(struct stream *s)
 }
 
 /* A command that is over takes none: that is no error. */
-static void start_in(struct run *r)
+static void start_in(const struct run *r)
 {
-	int *to = malloc(sizeof(*to));
+	struct input *in = malloc(sizeof(*in));
 	pthread_t thread;
 
-	if (!to)
+	if (!in)
 		return;
-	*to = openat(r->job, "stdin", O_WRONLY | O_CLOEXEC);
-	if (*to >= 0 && pthread_create(&thread, NULL, copy_in, to) == 0) {
+	in->run = r;
+	in->to = openat(r->job, "stdin", O_WRONLY | O_CLOEXEC);
+	if (in->to >= 0 && pthread_create(&thread, NULL, copy_in, in) == 0) {
 		pthread_detach(thread);
 		return;
 	}
-	if (*to >= 0)
-		close(*to);
-	free(to);
+	if (in->to >= 0)
+		close(in->to);
+	free(in);
 }
 
 /* ---- signals ---- */
@@ -363,15 +384,23 @@ static void wait_for(struct run *r, int signals, eventfd_t streams)
 
 /* ---- all of it ---- */
 
-static int outcome(const struct run *r, int error)
+/* Where output is missing the exit code of the command would say that all is well. */
+static int outcome(const struct run *r, int error, int write_error)
 {
 	char state[16], code[16];
 
-	read_word(r, "status", state, sizeof(state));
-	read_word(r, "exit_code", code, sizeof(code));
-	if (strcmp(state, "done") == 0 && code[0])
+	read_text(r, "status", state, sizeof(state));
+	read_text(r, "exit_code", code, sizeof(code));
+	if (strcmp(state, "done cut") == 0)
+		return complain(EXIT_LOST, "the output is too long: only its beginning was kept");
+	if (write_error && write_error != EPIPE)
+		return complain(EXIT_LOST, "the output cannot be written: %s",
+				strerror(write_error));
+	if (strcmp(state, "done") == 0 && code[0] && !error)
 		return (int)strtol(code, NULL, 10) & 0xff;
-	if (strcmp(state, "running") == 0)
+	if (strcmp(state, "done") == 0)
+		return complain(EXIT_LOST, "the output is incomplete: %s", strerror(error ?: EIO));
+	if (strncmp(state, "running", strlen("running")) == 0)
 		return complain(EXIT_LOST, "the sandbox does not answer (%s); .ctl/%s goes on",
 				strerror(error ?: EIO), r->name);
 	return complain(EXIT_LOST, "the command was lost: %s", strerror(error ?: EIO));
@@ -385,7 +414,7 @@ static int attend(struct run *r, bool fed)
 	};
 	int signals CLEANUP_FD = -1;
 	eventfd_t started = 0;
-	int error = 0;
+	int error = 0, write_error = 0;
 
 	signal(SIGPIPE, SIG_IGN);
 	signals = catch_signals();
@@ -399,13 +428,13 @@ static int attend(struct run *r, bool fed)
 		start_in(r);
 	wait_for(r, signals, started);
 	for (size_t i = 0; i < ARRAY_SIZE(streams); i++) {
-		if (streams[i].from >= 0) {
+		/* Not closed before the end: a job that is open is not forgotten. */
+		if (streams[i].from >= 0)
 			pthread_join(streams[i].thread, NULL);
-			close(streams[i].from);
-		}
 		error = error ?: streams[i].error;
+		write_error = write_error ?: streams[i].write_error;
 	}
-	return outcome(r, error);
+	return outcome(r, error, write_error);
 }
 
 /* So that no descriptor of ours is taken for one that the caller has closed. */
@@ -425,7 +454,7 @@ int cmd_exec(const struct exec_args *args)
 	struct place p CLEANUP(place_release) = { 0 };
 	struct buf request CLEANUP_BUF = BUF_INIT(REQUEST_MAX);
 	bool fed = fcntl(STDIN_FILENO, F_GETFD) >= 0;
-	struct run run = { .ctl = -1, .job = -1, .ended = -1 };
+	static struct run run = { .ctl = -1, .job = -1, .ended = -1 };
 	int r;
 
 	take_places();
@@ -438,12 +467,6 @@ int cmd_exec(const struct exec_args *args)
 		run.ended = eventfd(0, EFD_CLOEXEC);
 		r = run.ended < 0 ? complain(EXIT_LOST, "%s", strerror(errno)) : attend(&run, fed);
 	}
-	/* A thread may still read our stdin: what it uses goes with the program. */
-	for (size_t i = 0; i < 3; i++) {
-		int fd = (const int[]){ run.ctl, run.job, run.ended }[i];
-
-		if (fd >= 0)
-			close(fd);
-	}
+	/* A thread may still read our stdin: what it uses (run) goes with the program. */
 	return r;
 }

@@ -1,13 +1,19 @@
 /*
  * To a command: signals, and its stdin. Bytes are sent one piece after the
- * other, each to its own offset, so that none is lost or comes twice. Must not know where
- * they come from. Loop thread only.
+ * other, each to its own offset, so that none is lost or comes twice; a command that does
+ * not read keeps whoever writes waiting. Must not know where they come from. Loop thread only.
  */
 #include <errno.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "jobs_i.h"
+
+enum {
+	FEED_PIECE = 64 * 1024,
+	FEED_MIN_MS = 10, /* until a piece is sent again that there was no room for */
+	FEED_MAX_MS = 500,
+};
 
 /* ---- signals ---- */
 
@@ -50,8 +56,11 @@ struct feed {
 	struct sandbox *sb;      /* counted while it is under way */
 	struct call call;
 	struct job_ask *asker; /* NULL: nobody waits */
-	size_t len;
-	bool end, sent;
+	size_t len, at;        /* of these there are so many */
+	bool end;
+	bool sent;      /* a piece is under way */
+	ev_timer timer; /* until the same one is sent again */
+	int64_t pause_ms;
 	struct feed *prev, *next;
 	char bytes[];
 };
@@ -62,6 +71,7 @@ static void finish(struct feed *f, int err)
 	struct command *c = f->command;
 	struct job_ask *a = f->asker;
 
+	ev_timer_stop(c->fs->ev, &f->timer);
 	DL_DELETE(c->feeds, f);
 	free(f);
 	if (a)
@@ -71,6 +81,17 @@ static void finish(struct feed *f, int err)
 
 static void send_next(struct command *c);
 
+static size_t next_len(const struct feed *f)
+{
+	return MIN(f->len - f->at, FEED_PIECE);
+}
+
+/* What may be sent again as often as it takes: it goes where it was to go. */
+static bool is_passing(int err)
+{
+	return err == -EAGAIN || err == -ETIMEDOUT;
+}
+
 static void on_fed(struct call *call)
 {
 	struct feed *f = call->ctx;
@@ -79,25 +100,47 @@ static void on_fed(struct call *call)
 
 	call_release(call);
 	sandbox_put(STEAL(f->sb));
-	if (err == 0)
-		c->fed_bytes += f->len;
-	finish(f, err);
+	f->sent = false;
+	if (err == 0) {
+		c->fed_bytes += next_len(f);
+		f->at += next_len(f);
+		f->pause_ms = 0;
+	}
+	if (err == 0 && f->at == f->len) {
+		finish(f, 0);
+	} else if (command_is_over(c)) {
+		finish(f, -EPIPE);
+	} else if (is_passing(err) && (f->asker || f->end)) {
+		f->pause_ms = MIN(MAX(f->pause_ms * 2, FEED_MIN_MS), FEED_MAX_MS);
+		ev_timer_set(&f->timer, (double)f->pause_ms / 1000, 0.);
+		ev_timer_start(c->fs->ev, &f->timer);
+	} else if (err < 0 || !f->asker) {
+		finish(f, err);
+	}
 	send_next(c);
 	command_unref(c);
+}
+
+static void on_timer(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	struct feed *f = w->data;
+
+	send_next(f->command);
 }
 
 static void send_next(struct command *c)
 {
 	struct feed *f = c->feeds;
 
-	if (!f || f->sent || command_is_over(c))
+	if (!f || f->sent || ev_is_active(&f->timer) || command_is_over(c))
 		return;
 	f->sent = true;
 	f->sb = sandbox_ref(c->sb);
 	call_init(&f->call, c->fs->opt->timeout_ms);
 	f->call.done = on_fed;
 	f->call.ctx = f;
-	sandbox_run_feed(f->sb, &f->call, c->run, c->fed_bytes, f->bytes, f->len, f->end);
+	sandbox_run_feed(f->sb, &f->call, c->run, c->fed_bytes, f->bytes + f->at, next_len(f),
+			 f->end);
 }
 
 static int append(struct command *c, const void *bytes, size_t len, bool last, struct job_ask *a)
@@ -110,6 +153,8 @@ static int append(struct command *c, const void *bytes, size_t len, bool last, s
 	f->asker = a;
 	f->len = len;
 	f->end = last;
+	ev_init(&f->timer, on_timer);
+	f->timer.data = f;
 	if (len > 0)
 		memcpy(f->bytes, bytes, len);
 	if (a)
@@ -147,10 +192,13 @@ int command_feed(struct command *c, const void *bytes, size_t len, struct job_as
 void command_feed_leave(struct job_ask *a)
 {
 	struct feed *f = STEAL(a->feed);
+	struct command *c = command_ref(f->command);
 
 	f->asker = NULL;
 	if (!f->sent)
 		finish(f, 0);
+	send_next(c); /* those behind it */
+	command_unref(c);
 }
 
 void command_input_end(struct command *c)

@@ -19,6 +19,7 @@ enum {
 	SLOW_MIN_MS = 1000, /* when nobody does */
 	SLOW_MAX_MS = 5000,
 	WAIT_MS = 200,       /* for news, at the sandbox */
+	TELL_MS = 2000,      /* without an answer: whoever waits hears of it */
 	GIVE_UP_MS = 60000,  /* without an answer: the command is lost */
 	PIECE = 1024 * 1024, /* of output */
 };
@@ -155,11 +156,14 @@ void command_let_go_sandbox(struct command *c)
 static void let_go(struct command *c)
 {
 	struct thread *t = c->thread;
+	struct jobs *j = c->jobs;
 
 	command_let_go_sandbox(c);
 	c->alive = false;
 	c->thread = NULL;
 	command_unref(c);
+	if (j) /* which has it, so it was not the last reference */
+		jobs_trim(j);
 	thread_unref(t);
 }
 
@@ -181,8 +185,11 @@ static void drop(struct command *c)
 	sandbox_run_drop(c->sb, &c->call, c->run);
 }
 
-/* It is over. c may be gone afterwards, unless the caller counts it. */
-static void end(struct command *c, enum job_state state, int exit_code, int err)
+/*
+ * It is over; known: the sandbox still has its files. c may be gone afterwards,
+ * unless the caller counts it.
+ */
+static void end(struct command *c, enum job_state state, int exit_code, int err, bool known)
 {
 	struct jobs *j = c->jobs;
 	struct command *front;
@@ -191,6 +198,8 @@ static void end(struct command *c, enum job_state state, int exit_code, int err)
 	c->state = state;
 	c->exit_code = exit_code;
 	c->error = err;
+	if (j)
+		c->ended = ++j->ended;
 	if (j && !c->own)
 		j->exit_code = exit_code;
 	/* Whoever hears of the end now looks at the files. */
@@ -200,20 +209,18 @@ static void end(struct command *c, enum job_state state, int exit_code, int err)
 	front = j ? jobs_front(j) : NULL;
 	if (front)
 		command_hurry(front);
-	command_ref(c);
 	if (j)
-		jobs_trim(j);
-	if (state == JOB_DONE)
+		jobs_trim(j); /* not c, which is alive */
+	if (known)
 		drop(c);
 	else
 		let_go(c);
-	command_unref(c);
 }
 
-static void lose(struct command *c, int err, const char *message)
+static void lose(struct command *c, int err, const char *message, bool known)
 {
 	thread_failed(c->thread, "a command was lost", err, message);
-	end(c, JOB_LOST, -1, err);
+	end(c, JOB_LOST, -1, err, known);
 }
 
 void command_abandon(struct command *c)
@@ -246,19 +253,21 @@ static void look_failed(struct command *c, int err, const char *message)
 	int64_t now = clock_ms();
 
 	if (err == -ESRCH) {
-		lose(c, -EIO, "the sandbox does not know it any more");
+		lose(c, -EIO, "the sandbox does not know it any more", false);
 		return;
 	}
 	(void)tenant_report(c->thread->tenant, c->sb, err);
 	if (is_final(err) || (c->failing_ms && now - c->failing_ms >= GIVE_UP_MS)) {
-		lose(c, err, message);
+		lose(c, err, message, false);
 		return;
 	}
 	if (!c->failing_ms) {
 		c->failing_ms = now;
 		thread_failed(c->thread, "asking how a command goes", err, message);
 	}
-	wake_shell(c, err);
+	/* A connection that broke is no news yet: the next look may find all well, or the end. */
+	if (err == -ETIMEDOUT || now - c->failing_ms >= TELL_MS)
+		wake_shell(c, err);
 	c->looked_ms = now;
 	c->pause_ms = MAX(c->pause_ms, SLOW_MIN_MS / 2);
 	plan_next(c, false);
@@ -277,11 +286,11 @@ static void take(struct command *c, const struct run_news *n)
 	command_take(c, JOB_OUT, n->out, n->out_len);
 	command_take(c, JOB_ERR, n->err, n->err_len);
 	if (n->ended && n->exit_code < 0) {
-		lose(c, -EIO, "its shell is gone");
+		lose(c, -EIO, "its shell is gone, or there was no room for its output", true);
 		return;
 	}
 	if (n->ended) {
-		end(c, JOB_DONE, n->exit_code, 0);
+		end(c, JOB_DONE, n->exit_code, 0, true);
 		return;
 	}
 	if (news)

@@ -46,7 +46,9 @@ static int keep(struct command *c, enum job_stream stream, const char *bytes, si
 
 void command_take(struct command *c, enum job_stream stream, const char *bytes, size_t len)
 {
-	size_t room = (size_t)(JOB_OUTPUT_MAX - c->size);
+	/* One command must not leave files without room on their way. */
+	uint64_t most = MIN(JOB_OUTPUT_MAX, c->fs->opt->cache_size / 4);
+	size_t room = (size_t)(most - c->size);
 	int r = 0;
 
 	if (c->cut || len == 0)

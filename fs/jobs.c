@@ -304,19 +304,40 @@ struct command *jobs_front(const struct jobs *j)
 	return NULL;
 }
 
-void jobs_trim(struct jobs *j)
+/* Of output that has been there for a while; less if others need the room in the cache. */
+static uint64_t room_for_output(const struct fs *fs)
 {
-	struct command *c, *next;
-	unsigned over = 0;
+	return fs->cache_used > fs->opt->cache_size / 2 ? 0 : JOB_OUTPUT_MAX;
+}
+
+/* Of those that nobody has open the one that ended first; with_output: and has some. */
+static struct command *first_to_go(const struct jobs *j, bool with_output)
+{
+	struct command *c, *first = NULL;
 
 	DL_FOREACH (j->all, c)
+		if (command_is_over(c) && c->refs == 1 && (!with_output || c->size > 0) &&
+		    (!first || c->ended < first->ended))
+			first = c;
+	return first;
+}
+
+void jobs_trim(struct jobs *j)
+{
+	uint64_t room = room_for_output(j->thread->fs), bytes = 0;
+	struct command *c;
+	unsigned over = 0;
+
+	DL_FOREACH (j->all, c) {
 		over += command_is_over(c);
-	DL_FOREACH_SAFE (j->all, c, next) {
-		if (over <= JOBS_KEPT)
+		bytes += command_is_over(c) ? c->size : 0;
+	}
+	while (over > JOBS_KEPT || bytes > room) {
+		c = first_to_go(j, over <= JOBS_KEPT);
+		if (!c || c->ended == j->ended) /* the last one stays */
 			break;
-		if (!command_is_over(c))
-			continue;
 		over--;
+		bytes -= c->size;
 		DL_DELETE(j->all, c);
 		c->jobs = NULL;
 		command_unref(c);

@@ -1,7 +1,7 @@
 /*
  * The commands of one thread: each has a number, and its output is kept on the
- * host (unlinked files in the cache directory, capped) as long as the job is known. Loop thread
- * only; knows nothing of FUSE requests.
+ * host (unlinked files in the cache directory, capped) as long as the job is known: the last
+ * ones, and fewer of those with much output. Loop thread only; knows nothing of FUSE requests.
  *
  * A command is started once and never again. While it is under way it holds a
  * lease, and the sandbox is asked how it goes: often while somebody waits, now

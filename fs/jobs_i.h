@@ -59,7 +59,8 @@ struct command {
 	bool input_ended;
 
 	/* the end */
-	int exit_code; /* -1: none */
+	uint64_t ended; /* the how manieth of its thread to do so */
+	int exit_code;  /* -1: none */
 	int error;
 
 	struct command *prev, *next; /* jobs->all or jobs->starts */
@@ -71,13 +72,17 @@ struct jobs {
 	/* Being started, counted: of the shell, in order, the first one is under way; others. */
 	struct command *starts, *starts_own;
 	unsigned last;
+	uint64_t ended; /* how many have */
 	int exit_code;
 	struct events *events;
 };
 
 /* The command of the shell that runs or is next to; NULL: none. */
 struct command *jobs_front(const struct jobs *j);
-/* Forgets the oldest that are over. */
+/*
+ * Forgets those that ended first and nobody has open, if there are many or their
+ * output is large.
+ */
 void jobs_trim(struct jobs *j);
 
 /* job_look.c: it was accepted, by c->sb as c->run. */

@@ -148,6 +148,16 @@ static int helper_options(struct mount_args *a, int argc, char **argv)
 	return r;
 }
 
+/* Nobody whom we start has to know it, nor who looks at our environment (ps e). */
+static void forget_variable(const char *name)
+{
+	char *value = getenv(name);
+
+	if (value)
+		explicit_bzero(value, strlen(value));
+	unsetenv(name);
+}
+
 /* In the order in which later ones win. Returns RUN, or the exit status's reason after one line. */
 static int read_settings(const struct mount_args *a, struct options *o)
 {
@@ -160,9 +170,8 @@ static int read_settings(const struct mount_args *a, struct options *o)
 		r = options_config_file(o, a->config, &why);
 	if (r == 0)
 		r = options_environment(o, &why);
-	/* Nobody whom we start has to know them. */
-	unsetenv(SECRET_API_KEY_VARIABLE);
-	unsetenv(SECRET_TOKEN_VARIABLE);
+	forget_variable(SECRET_API_KEY_VARIABLE);
+	forget_variable(SECRET_TOKEN_VARIABLE);
 	for (size_t i = 0; i < a->o_count && r == 0; i++)
 		if (options_parse(o, a->o[i], &why) < 0)
 			return wrong("mount", "%s", why.len > 0 ? why.data : "out of memory");

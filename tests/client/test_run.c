@@ -128,7 +128,7 @@ static bool is_clean(struct sandbox *sb)
 {
 	return sandbox_says(sb,
 			    "echo \"<$(ls -d /tmp/.threadfs-* 2>/dev/null;"
-			    " grep -lsa 'threadfs-[rf]' /proc/[0-9]*/cmdline)>\"",
+			    " grep -lsa 'threadfs-\\(run\\|feed\\)' /proc/[0-9]*/cmdline)>\"",
 			    "<>");
 }
 
@@ -552,6 +552,7 @@ static void test_feed(void **state)
 	struct said s CLEANUP_SAID = { 0 };
 	char *bytes = malloc(SIZE), *name;
 	unsigned seed = 7;
+	int r;
 
 	assert_non_null(bytes);
 	for (size_t i = 0; i < SIZE; i++)
@@ -560,7 +561,13 @@ static void test_feed(void **state)
 	OK(sandbox_run_feed, name, 0, bytes, 10, false);
 	WAIT_UNTIL(look(f, name, LOOK, &s) || s.out.len == 10);
 	OK(sandbox_run_feed, name, 0, bytes, 1000000, false);
-	OK(sandbox_run_feed, name, 900000, bytes + 900000, SIZE - 900000, false);
+	do {
+		struct call *c = new_call(30000);
+
+		sandbox_run_feed(f->sb, c, name, 900000, bytes + 900000, SIZE - 900000, false);
+		r = finish_call(c);
+	} while (r == -EAGAIN); /* it reads slower than we write */
+	assert_int_equal(r, 0);
 	OK(sandbox_run_feed, name, SIZE, NULL, 0, true);
 	finish(f, name, &s);
 	assert_int_equal(s.code, 0);
@@ -570,16 +577,63 @@ static void test_feed(void **state)
 	assert_leaves_nothing(f);
 }
 
+/* Who does not read makes who writes wait, and what was read takes no room. */
+static void test_feed_waits_for_its_reader(void **state)
+{
+	enum { PIECE = 256 * 1024, MOST = 4 * 1024 * 1024 };
+	struct fixture *f = *state;
+	const char *script = in_dir(f, "until [ -e @/go ]; do sleep .02; done; wc -c");
+	struct said s CLEANUP_SAID = { 0 };
+	char *bytes = calloc(1, PIECE), *name;
+	uint64_t at = 0;
+	char expect[32];
+	FILE *go;
+	int r = 0;
+
+	assert_non_null(bytes);
+	name = start(f, &(struct run_spec){ .script = script, .len = strlen(script), .fed = true });
+	while (r == 0 && at < MOST) {
+		struct call *c = new_call(30000);
+
+		sandbox_run_feed(f->sb, c, name, at, bytes, PIECE, false);
+		r = finish_call(c);
+		at += r == 0 ? PIECE : 0;
+	}
+	assert_int_equal(r, -EAGAIN);
+	go = fopen(fixture_host_path(f, "go"), "we");
+	assert_non_null(go);
+	fclose(go);
+	for (unsigned more = 0; more < 4;) {
+		struct call *c = new_call(30000);
+
+		sandbox_run_feed(f->sb, c, name, at, bytes, PIECE, more == 3);
+		r = finish_call(c);
+		assert_true(r == 0 || r == -EAGAIN);
+		at += r == 0 ? PIECE : 0;
+		more += r == 0;
+	}
+	finish(f, name, &s);
+	snprintf(expect, sizeof(expect), "%llu\n", (unsigned long long)at);
+	assert_bytes(&s.out, expect);
+	free(bytes);
+	assert_leaves_nothing(f);
+}
+
 static void test_feed_that_is_not_read(void **state)
 {
 	struct fixture *f = *state;
 	struct said s CLEANUP_SAID = { 0 }, t CLEANUP_SAID = { 0 };
 	char zeroes[200000] = { 0 };
+	const char *script = in_dir(f, "until [ -e @/go ]; do sleep .02; done; exit 9");
 	char *name = start(
-		f, &(struct run_spec){ .script = "sleep .3; exit 9", .len = 16, .fed = true });
+		f, &(struct run_spec){ .script = script, .len = strlen(script), .fed = true });
 	char *other;
+	FILE *go;
 
 	OK(sandbox_run_feed, name, 0, zeroes, sizeof(zeroes), false);
+	go = fopen(fixture_host_path(f, "go"), "we");
+	assert_non_null(go);
+	fclose(go);
 	WAIT_UNTIL(look(f, name, LOOK, &s));
 	assert_int_equal(s.code, 9);
 	FAILS(EPIPE, sandbox_run_feed, name, 0, "x", 1, true);
@@ -687,6 +741,7 @@ int main(void)
 		FIXTURE_TEST(test_kill_of_one_that_waits),
 		FIXTURE_TEST(test_a_lost_supervisor),
 		FIXTURE_TEST(test_feed),
+		FIXTURE_TEST(test_feed_waits_for_its_reader),
 		FIXTURE_TEST(test_feed_that_is_not_read),
 		FIXTURE_TEST(test_drop),
 		FIXTURE_TEST(test_a_cancelled_start),
