@@ -90,9 +90,15 @@ static void reply_attr(struct parked *p, struct node *n)
 static void got_attr(struct trip *t, int err)
 {
 	struct node *n = t->node;
-	bool other = err == 0 && n->has_attr && !n->stage &&
-		     ((n->attr.mode & S_IFMT) != (t->attr.mode & S_IFMT) ||
-		      (n->attr.ino && t->attr.ino && n->attr.ino != t->attr.ino));
+	bool other;
+
+	if (err == 0 && trip_looks_again(t)) {
+		trip_begin(t, trip_lstat, got_attr);
+		return;
+	}
+	other = err == 0 && n->has_attr && !n->stage &&
+		((n->attr.mode & S_IFMT) != (t->attr.mode & S_IFMT) ||
+		 (n->attr.ino && t->attr.ino && n->attr.ino != t->attr.ino));
 
 	if (err == -ENOENT || err == -ENOTDIR || other) {
 		/* Whoever has it open still has the file that he opened. */

@@ -37,8 +37,7 @@ int entry_adopt(struct node *dir, const char *name, const struct attr *attr, boo
 	r = node_get_child(dir, name, &n);
 	if (r < 0)
 		return r;
-	if (current || !n->has_attr)
-		node_set_attr(n, attr);
+	node_set_attr(n, attr);
 	if (!current)
 		node_void_attr(n);
 	*ret = n;
@@ -96,6 +95,10 @@ void entry_done(struct trip *t, int err)
 {
 	struct node *n;
 
+	if ((err == 0 || err == -ENOENT) && trip_looks_again(t)) {
+		trip_begin(t, trip_lstat, entry_done);
+		return;
+	}
 	if (err == -ENOENT && trip_is_current(t)) {
 		n = node_child(t->node, t->name);
 		if (n && !n->stage)

@@ -6,6 +6,8 @@
 
 #include "stage.h"
 
+enum { LOOKS_MAX = 4 };
+
 static void free_trip(struct trip *t)
 {
 	for (size_t i = 0; i < t->held_count; i++) {
@@ -102,6 +104,11 @@ void trip_begin(struct trip *t, void (*start)(struct remote *r, struct sandbox *
 bool trip_is_current(const struct trip *t)
 {
 	return t->writes + (t->changes ? 1 : 0) == t->node->thread->writes;
+}
+
+bool trip_looks_again(struct trip *t)
+{
+	return !trip_is_current(t) && !t->interrupted && ++t->looks < LOOKS_MAX;
 }
 
 char *trip_path(struct trip *t, const struct node *n, const char *name, struct sandbox *sb)

@@ -42,7 +42,7 @@ struct trip {
 	struct timespec times[2];
 	int to_set;
 	void *priv;
-	int result;
+	unsigned looks; /* trip_looks_again() */
 };
 
 /* NULL: there is no memory, and the request was answered so. The node is counted. */
@@ -66,6 +66,12 @@ static inline struct trip *trip_of(struct remote *r)
 }
 /* Nothing was changed through us since the operation began: its answer may be kept. */
 bool trip_is_current(const struct trip *t);
+
+/*
+ * In done() of a look: whether it is worth another one, as something was changed through us
+ * meanwhile and the answer may be of before or after. Not for ever.
+ */
+bool trip_looks_again(struct trip *t) MUST_CHECK;
 
 /* For start(): the path, for the caller to free; NULL: failed, and so has the operation. */
 char *trip_path(struct trip *t, const struct node *n, const char *name, struct sandbox *sb);

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -72,14 +73,23 @@ static void pump(struct http *h)
 {
 	MHD_UNSIGNED_LONG_LONG ms = 0;
 	enum MHD_Result waits = MHD_YES;
+	sigset_t all, old;
 
 	ev_idle_stop(h->loop, &h->again);
 	ev_timer_stop(h->loop, &h->due);
+	/*
+	 * A signal (a child that ended) cuts a sendfile short, and libmicrohttpd
+	 * takes that for a full socket: it would wait for room that was never
+	 * missing. So signals come in between.
+	 */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
 	/* A few times in a row: each run sends a connection only 128 KiB of a file. */
 	for (int i = 0; i < RUNS && waits == MHD_YES && ms == 0; i++) {
 		MHD_run(h->daemon);
 		waits = MHD_get_timeout(h->daemon, &ms);
 	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (waits != MHD_YES)
 		return;
 	if (ms == 0) {

@@ -695,9 +695,9 @@ class Attributes(Case):
     def test_mtime_moves(self):
         write("f", b"x")
         os.utime("f", ns=(1, 1))
-        os.utime(".", ns=(1, 1))
         write("f", b"y")
         self.assertGreater(os.stat("f").st_mtime, 1700000000)
+        os.utime(".", ns=(1, 1))
         self.assertEqual(os.stat(".").st_mtime_ns, 1)
         write("g", b"")
         self.assertGreater(os.stat(".").st_mtime, 1700000000)

@@ -155,6 +155,8 @@ parked() {
 	# a change in the middle, in place and by a new file; and what is gone
 	printf changed | dd of="$T/tree/sub/binary" bs=1 seek=150000 conv=notrunc status=none
 	rm "$T/tree/sub/script"
+	# rsync compares whole seconds
+	touch -d '2003-04-05 06:07:08.123456789' "$T/tree/sub"
 	rsync -a --inplace --no-whole-file "$T/tree/" outputs/tree
 	rsync -aH --no-whole-file --delete "$T/tree/" workspace/tree
 	cmp "$T/tree/sub/binary" outputs/tree/sub/binary
