@@ -310,7 +310,8 @@ static void ask(struct download_op *o, const char *path)
 
 	o->ranged = (o->how.offset > 0 || o->how.length > 0) && f->range != NO;
 	/* See is_proven(): for an exact version the server's word would not do. */
-	o->guarded = (!o->how.expect || o->how.expect->partial) && (!o->ranged || f->aiod == YES);
+	o->guarded = !o->how.unguarded && (!o->how.expect || o->how.expect->partial) &&
+		     (!o->ranged || f->aiod == YES);
 	exchange_init(x, &o->op, "GET", "/v1/file/download", on_streamed);
 	x->lane = LANE_STREAM;
 	x->idempotent = true;

@@ -156,6 +156,9 @@ struct download {
 	uint64_t offset;
 	uint64_t length;           /* 0: to the end */
 	const struct attr *expect; /* the version wanted (copied); NULL: any */
+	/* Without expect: a change does not end it. For files that grow all the time, of which
+	 * the caller sees to the versions himself. */
+	bool unguarded;
 	/*
 	 * Both on the loop's thread. head may be NULL. data returns 0, -EAGAIN
 	 * to pause (the same bytes come again after sandbox_go_on; the time

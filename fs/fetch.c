@@ -112,6 +112,7 @@ static void start(struct remote *remote, struct sandbox *sb)
 	how.offset = f->at;
 	how.length = bounded ? f->to - f->at : 0;
 	how.expect = f->loose ? NULL : &f->version;
+	how.unguarded = f->loose;
 	sandbox_download(sb, &remote->call, path, &how);
 }
 

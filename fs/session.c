@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,7 +111,7 @@ static void explain(const struct options *o, struct buf *why)
 		close(fd);
 }
 
-static void quiet(enum fuse_log_level level, const char *fmt, va_list ap)
+static void PRINTF_LIKE(2, 0) quiet(enum fuse_log_level level, const char *fmt, va_list ap)
 {
 	char line[512];
 
@@ -180,6 +181,13 @@ int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf 
  * number. On the loop's thread nobody reads or answers in between, with what may be
  * the number of somebody else's socket by then.
  */
+static bool has_ended(const struct fs *fs)
+{
+	struct pollfd p = { .fd = fuse_session_fd(fs->se) };
+
+	return poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+}
+
 /* After umount -l somebody else's mount may be there by now. */
 static bool is_ours(const struct fs *fs)
 {
@@ -197,8 +205,8 @@ void session_stop(struct fs *fs)
 		return;
 	ev_io_stop(fs->ev, &fs->session->io);
 	fuse_session_exit(fs->se); /* answers that come too late are no error */
-	if (is_ours(fs))
-		fuse_session_unmount(fs->se);
+	if (has_ended(fs) || is_ours(fs))
+		fuse_session_unmount(fs->se); /* of one that has ended it only forgets the name */
 }
 
 void session_close(struct fs *fs)

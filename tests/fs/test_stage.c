@@ -247,7 +247,7 @@ static bool has_download(void *ctx)
 static void test_base_that_changes_in_the_middle(void **state)
 {
 	struct fsrig *r = *state;
-	char *bytes CLEANUP_FREE = make_big(r, "x", 15);
+	char *bytes UNUSED CLEANUP_FREE = make_big(r, "x", 15);
 	char *want CLEANUP_FREE = calloc(1, 2 * MIB + 1);
 	struct staged f = open_staged(r, "x", 0, -1);
 
@@ -268,7 +268,7 @@ static void test_base_that_changes_in_the_middle(void **state)
 static void test_base_that_changes_after_it_was_read(void **state)
 {
 	struct fsrig *r = *state;
-	char *bytes CLEANUP_FREE = make_big(r, "x", 16);
+	char *bytes UNUSED CLEANUP_FREE = make_big(r, "x", 16);
 	struct staged f = open_staged(r, "x", 0, -1);
 	char c;
 
