@@ -23,6 +23,7 @@ struct delivery {
 	uint64_t sent;
 	int mode; /* that went with the content; -1: none */
 	unsigned looks;
+	bool again; /* the content was sent a second time */
 	struct attr seen;
 	char *piece; /* of APPENDS */
 	size_t piece_len;
@@ -270,6 +271,8 @@ static ssize_t read_content(void *ctx, char *to, size_t len)
 	return (ssize_t)len;
 }
 
+static void on_uploaded(struct remote *r, int err);
+
 static void start_upload(struct remote *r, struct sandbox *sb)
 {
 	struct delivery *d = of(r);
@@ -297,6 +300,13 @@ static void on_uploaded(struct remote *r, int err)
 
 	if (is_over(d))
 		return;
+	/* Broken off in the middle of an answer: that may be a sandbox that died, and the
+	 * next one can have it all anew. Not with O_EXCL: the name may be ours by now. */
+	if (err == -EIO && d->end != UINT64_MAX && !d->again && !s->excl) {
+		d->again = true;
+		request(d, start_upload, on_uploaded);
+		return;
+	}
 	if (err < 0) {
 		/* A stream is only ahead of what has to be done anyhow. */
 		d->cancelled = d->end == UINT64_MAX;

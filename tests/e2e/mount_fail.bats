@@ -100,7 +100,8 @@ moved() {
 	if [ "$rc" = 0 ]; then
 		cmp "$T/big" outputs/f
 	else
-		[ "$(cat outputs/f)" = old ]
+		# what was staged is shown here, and sent again later
+		[ "$(sandbox 'cat outputs/f')" = old ]
 	fi
 	# no half of it lies around
 	[ "$(sandbox 'ls -A outputs')" = f ]
