@@ -61,7 +61,7 @@ static const char exec_page[] =
 	"like go to it; a second interrupt kills it.\n"
 	"\n"
 	"  -e NAME=VALUE         set an environment variable for it\n"
-	"  -d DIR                run it in this directory, below PATH; /DIR: of the thread\n"
+	"  -d DIR                run it in DIR, below PATH; /DIR: of the thread\n"
 	"\n"
 	"example:\n"
 	"  cd ~/agents/threads/demo && threadfs exec . -- wc -l uploads/sales.csv\n";
