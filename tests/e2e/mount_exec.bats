@@ -374,11 +374,14 @@ event_came() {
 	# In front of it is a supervisor, and bubblewrap.
 	STOPPED=$(pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")")
 	head -c 20000000 /dev/urandom >"$T/big"
-	exec 5>uploads/big
+	# It is opened by who writes it: a copy of the descriptor here would wait at its close.
+	spawn sh -c 'exec 5>uploads/big; : >"$1/opened"
+		until [ -e "$1/go" ]; do sleep 0.02; done
+		cat "$0" >&5' "$T/big" "$T"
+	wait_until test -e "$T/opened"
 	[ "$(cat .ctl/transfers)" = '' ]
 	kill -STOP "$STOPPED"
-	spawn sh -c 'cat "$0" >&5' "$T/big"
-	exec 5>&-
+	: >"$T/go"
 	wait_until grep -qP '^up\tuploads/big\t\d+\t(\d+|-)\t\d+\t(\d+|-)$' .ctl/transfers
 	jq -e '.transfers[0] | .direction == "up" and .path == "uploads/big"' .ctl/status.json
 	kill -CONT "$STOPPED"
