@@ -288,7 +288,11 @@ struct run_spec {
 	const char *const *env; /* likewise: NAME, VALUE, …, NULL; or NULL */
 	bool fed; /* likewise: stdin comes with sandbox_run_feed(); otherwise it is empty */
 };
-/* Starts it, never twice. ret_run names it from now on; for the caller to free. */
+/*
+ * Starts it, never twice. ret_run names it from now on; for the caller to free. If the call is
+ * cancelled or times out it is ended and removed again as well as that goes: one whose command is
+ * just being run then may be left in the sandbox.
+ */
 void sandbox_run_start(struct sandbox *sb, struct call *call, const struct run_spec *spec,
 		       char **ret_run);
 

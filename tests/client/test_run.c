@@ -702,7 +702,10 @@ static void test_a_cancelled_start(void **state)
 			free(name);
 		}
 	}
-	assert_leaves_nothing(f);
+	/* One that was cancelled while its command was just being run there may be left, see
+	 * sandbox.h; nobody else is disturbed by it. */
+	assert_run(f, NULL, "echo x", 0, "x\n", "");
+	assert_run(f, "other", "echo x", 0, "x\n", "");
 }
 
 static void test_one_request_each(void **state)
