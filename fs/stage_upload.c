@@ -23,7 +23,6 @@ struct delivery {
 	uint64_t sent;
 	int mode; /* that went with the content; -1: none */
 	unsigned looks;
-	bool again; /* the content was sent a second time */
 	struct attr seen;
 	char *piece; /* of APPENDS */
 	size_t piece_len;
@@ -300,13 +299,6 @@ static void on_uploaded(struct remote *r, int err)
 
 	if (is_over(d))
 		return;
-	/* Broken off in the middle of an answer: that may be a sandbox that died, and the
-	 * next one can have it all anew. Not with O_EXCL: the name may be ours by now. */
-	if (err == -EIO && d->end != UINT64_MAX && !d->again && !s->excl) {
-		d->again = true;
-		request(d, start_upload, on_uploaded);
-		return;
-	}
 	if (err < 0) {
 		/* A stream is only ahead of what has to be done anyhow. */
 		d->cancelled = d->end == UINT64_MAX;
