@@ -39,14 +39,14 @@ static void test_flush_of_nothing_new_needs_no_request(void **state)
 
 	put_file(fsrig_host_path(r, "x"), "old", 3);
 	f = open_staged(r, "x", 0, -1);
-	before = rogue_count(r->f->rogue, NULL, NULL);
+	before = rogue_count(r->f->rogue, NULL, UP_ROUTE);
 	assert_int_equal(flush(&f), 0);
-	assert_int_equal(rogue_count(r->f->rogue, NULL, NULL), before);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, UP_ROUTE), before);
 	assert_int_equal(write_at(&f, 0, "n", 1), 0);
 	assert_int_equal(flush(&f), 0);
-	before = rogue_count(r->f->rogue, NULL, NULL);
+	before = rogue_count(r->f->rogue, NULL, UP_ROUTE);
 	assert_int_equal(flush(&f), 0);
-	assert_int_equal(rogue_count(r->f->rogue, NULL, NULL), before);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, UP_ROUTE), before);
 	assert_true(is_there(r, "x", "nld", 3));
 	close_staged(&f);
 }
