@@ -12,6 +12,7 @@
 
 struct fuse_session;
 struct session;
+struct notifier;
 struct node;
 struct thread;
 struct workers;
@@ -33,10 +34,11 @@ struct fs {
 	struct loop *loop;
 	struct ev_loop *ev;
 	struct provider *provider;
-	const char *backend;     /* its name */
-	struct workers *workers; /* for the host's disk */
-	struct fuse_session *se; /* NULL in tests, and once it ended */
-	struct session *session; /* how it is read; session.c */
+	const char *backend;       /* its name */
+	struct workers *workers;   /* for the host's disk */
+	struct fuse_session *se;   /* NULL in tests, and once it ended */
+	struct session *session;   /* how it is read; session.c */
+	struct notifier *notifier; /* notifier.h; NULL: the kernel is not told */
 
 	struct node *root, *nodes; /* nodes by ino */
 	fuse_ino_t last_ino;

@@ -12,6 +12,7 @@
 
 struct node;
 struct jobs;
+struct coherence;
 
 struct thread {
 	struct fs *fs;
@@ -35,8 +36,11 @@ struct thread {
 	 * voids it all (a command has run, the sandbox was another one).
 	 */
 	uint64_t epoch;
+	bool watched; /* the sandbox tells of changes: what is cached does not age (cache.h) */
 	/* Counts our own changes: an answer that was asked for before one is not cached. */
 	uint64_t writes;
+
+	struct coherence *coherence; /* coherence.h; NULL: it was never watched */
 
 	struct transfer *transfers; /* transfer.h */
 	bool no_range;              /* its server sends whole files only: fetch.c found out */
