@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "io.h"
+
 enum { SECRET_BYTES_MAX = 8192 };
 
 int secret_refuse(const char *where, struct buf *why)
@@ -52,24 +54,6 @@ int secret_set(char **to, const char *name, const char *text, struct buf *why)
 	return 0;
 }
 
-static ssize_t read_whole(int fd, char *to, size_t size)
-{
-	size_t len = 0;
-
-	while (len < size) {
-		ssize_t n = read(fd, to + len, size - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		len += (size_t)n;
-	}
-	return (ssize_t)len;
-}
-
 int secret_read(char **to, const char *path, struct buf *why)
 {
 	char text[SECRET_BYTES_MAX + 4];
@@ -88,7 +72,7 @@ int secret_read(char **to, const char *path, struct buf *why)
 		buf_printf(why, "'%s' is not a regular file", path);
 		return -EINVAL;
 	}
-	len = read_whole(fd, text, sizeof(text) - 1);
+	len = pread_all(fd, text, sizeof(text) - 1, 0);
 	if (len < 0) {
 		buf_printf(why, "'%s' cannot be read: %s", path, strerrordesc_np((int)-len));
 		return (int)len;

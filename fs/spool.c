@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "io.h"
+
 int spool_open(struct spool *s, struct fs *fs)
 {
 	int fd = openat(fs->cache_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -69,20 +71,7 @@ int spool_write(struct spool *s, const void *bytes, size_t len, uint64_t offset)
 
 ssize_t spool_read(struct spool *s, void *to, size_t len, uint64_t offset)
 {
-	size_t got = 0;
-
-	while (got < len) {
-		ssize_t n = pread(s->fd, (char *)to + got, len - got, (off_t)(offset + got));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		got += (size_t)n;
-	}
-	return (ssize_t)got;
+	return pread_all(s->fd, to, len, offset);
 }
 
 int spool_truncate(struct spool *s, uint64_t size)

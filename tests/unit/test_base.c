@@ -1,14 +1,16 @@
-/* base/: buffers, UTF-8, checked JSON in and out. */
+/* base/: buffers, files, UTF-8, checked JSON in and out. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
 #include "buf.h"
+#include "io.h"
 #include "json.h"
 #include "jsonw.h"
 #include "utf8.h"
@@ -31,6 +33,21 @@ static void buf_keeps_its_cap_and_its_error(void **state)
 	assert_string_equal(b.data, "ef");
 	buf_consume(&b, 100);
 	assert_int_equal(b.len, 0);
+}
+
+static void files_are_read_to_their_end(void **state UNUSED)
+{
+	int fd CLEANUP_FD = memfd_create("test", MFD_CLOEXEC);
+	char to[8] = "";
+
+	assert_true(fd >= 0);
+	assert_int_equal(write_all(fd, "12345678", 8), 0);
+	assert_int_equal(pread_all(fd, to, 4, 2), 4);
+	assert_memory_equal(to, "3456", 4);
+	assert_int_equal(pread_all(fd, to, sizeof(to), 5), 3);
+	assert_memory_equal(to, "678", 3);
+	assert_int_equal(pread_all(fd, to, sizeof(to), 8), 0);
+	assert_int_equal(pread_all(-1, to, sizeof(to), 0), -EBADF);
 }
 
 static void utf8_knows_good_from_bad(void **state)
@@ -154,6 +171,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(buf_keeps_its_cap_and_its_error),
+		cmocka_unit_test(files_are_read_to_their_end),
 		cmocka_unit_test(utf8_knows_good_from_bad),
 		cmocka_unit_test(json_takes_good_input),
 		cmocka_unit_test(json_refuses_bad_input),
