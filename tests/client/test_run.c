@@ -124,22 +124,39 @@ static bool sandbox_says(struct sandbox *sb, const char *command, const char *wh
 	return found;
 }
 
-static bool is_clean(struct sandbox *sb)
+/* Files and processes of ours; for the caller to free. */
+static char *what_is_left(struct sandbox *sb)
 {
-	return sandbox_says(sb,
-			    "echo \"<$(ls -d /tmp/.threadfs-* 2>/dev/null;"
-			    " grep -lsa 'threadfs-\\(run\\|feed\\)' /proc/[0-9]*/cmdline)>\"",
-			    "<>");
+	struct command_result r;
+	char *text;
+
+	assert_int_equal(SYNC(sb, sandbox_execute_command,
+			      "echo \"<$(find /tmp/.threadfs-* 2>/dev/null;"
+			      " grep -lsa 'threadfs-\\(run\\|feed\\)' /proc/[0-9]*/cmdline)>\"",
+			      &r),
+			 0);
+	text = strdup(r.output);
+	assert_non_null(text);
+	command_result_release(&r);
+	return text;
 }
 
 /* Closes the sandbox; then nothing of it may be left, at least after a moment. */
 static void assert_leaves_nothing(struct fixture *f)
 {
 	struct sandbox *other = fixture_open(f, NULL);
+	int64_t until = clock_ms() + PATIENCE_MS;
+	char *left;
 
 	sandbox_unref(f->sb);
 	f->sb = other;
-	WAIT_UNTIL(is_clean(other));
+	while (left = what_is_left(other), !strstr(left, "<>")) {
+		if (clock_ms() > until)
+			fail_msg("left: %s", left);
+		free(left);
+		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+	}
+	free(left);
 }
 
 /* ---- a process of its own ---- */

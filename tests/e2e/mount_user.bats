@@ -31,12 +31,16 @@ teardown() {
 	teardown_mount
 }
 
-# as UID CMD…
+# as UID CMD…: with a runtime directory of his own, lest the program makes one in /tmp.
 as() {
-	local uid=$1
+	local uid=$1 run=$T/run
 
 	shift
-	setpriv --reuid="$uid" --regid="$uid" --clear-groups "$@"
+	if [ "$uid" != "$USER_ID" ]; then
+		run+=.$uid
+		[ -d "$run" ] || install -d -m 0700 -o "$uid" "$run"
+	fi
+	XDG_RUNTIME_DIR=$run setpriv --reuid="$uid" --regid="$uid" --clear-groups "$@"
 }
 
 as_user() {
