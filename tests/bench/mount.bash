@@ -1,0 +1,452 @@
+# The mount against the local directory, a FUSE filesystem that does nothing, curl
+# and other network filesystems. Sourced by scripts/bench, which has the helpers.
+#
+# Every row is a workload that prints "SECONDS CHECK"; the check must be the local
+# directory's. Cold is the first run on a fresh mount whose sandbox runs already,
+# warm the second on the same.
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # work, rounds, root, build_dir, …: scripts/bench
+
+# shellcheck source=tests/bench/peers.bash
+. "$root/tests/bench/peers.bash"
+# shellcheck source=tests/bench/verdicts.bash
+. "$root/tests/bench/verdicts.bash"
+
+round_trip_ms=5
+workspace=/mnt/user-data/workspace
+
+all_rows=(seq readers first random put cpr find ls stats grep tar git
+	far-seq far-find far-ls far-grep entries memory)
+declare -A row_title row_phases
+declare -A expect   # row → the check of the local directory
+declare -A samples  # "row phase contender" → seconds of each round
+declare -A failures # the same → why there are none
+
+set_sizes() {
+	if [ -n "$quick" ]; then
+		big=256 part=64 stored=128 tree_dirs=50 small_dirs=5 pieces=500
+		far_big=128 far_dirs=10 far_small_dirs=1
+		entry_counts=(1000 10000 20000)
+	else
+		big=1024 part=256 stored=512 tree_dirs=200 small_dirs=20 pieces=2000
+		far_big=1024 far_dirs=50 far_small_dirs=4
+		entry_counts=(1000 10000 100000)
+	fi
+	row_title=(
+		[seq]="$big MiB sequential read"
+		[readers]="4 readers × $part MiB"
+		[first]="first byte of $big MiB (ms)"
+		[random]="$pieces random 4 KiB reads"
+		[put]="cp $stored MiB in, stored on the server"
+		[cpr]="cp -r $((small_dirs * 100)) × 4 KiB in"
+		[find]="find $((tree_dirs * 100)) files"
+		[ls]="ls -lR $((tree_dirs * 100)) files"
+		[stats]="$((tree_dirs * 100)) stats"
+		[grep]="grep -r $((small_dirs * 100)) small files"
+		[tar]="tar of $((small_dirs * 100)) small files"
+		[git]="git status, $((small_dirs * 100)) files"
+		[far-seq]="*$round_trip_ms ms:* $far_big MiB sequential read"
+		[far-find]="*$round_trip_ms ms:* find $((far_dirs * 100)) files"
+		[far-ls]="*$round_trip_ms ms:* ls -lR $((far_dirs * 100)) files"
+		[far-grep]="*$round_trip_ms ms:* grep -r $((far_small_dirs * 100)) small files"
+	)
+	row_phases=([seq]="cold warm" [find]="cold warm" [ls]="cold warm" [stats]="cold warm"
+		[grep]="cold warm" [git]="cold warm")
+}
+
+# ---- files ----
+
+# make_tree DIR DIRS: directories of 100 files of a few bytes.
+make_tree() {
+	local d f
+	for ((d = 0; d < $2; d++)); do
+		mkdir -p "$1/d$d"
+		for ((f = 0; f < 100; f++)); do
+			printf '%s\n' "$d $f" >"$1/d$d/file-$f"
+		done
+	done
+}
+
+# make_small DIR DIRS: directories of 100 files of 4 KiB; every tenth has the needle.
+make_small() {
+	local d file
+	for ((d = 0; d < $2; d++)); do
+		mkdir -p "$1/d$d"
+		split -b 4096 -a 2 -d - "$1/d$d/file-" < <(
+			head -c 310000 /dev/urandom | base64 | head -c 409600
+		)
+		for file in "$1/d$d"/file-?0; do
+			echo "needle in a haystack" 1<>"$file"
+		done
+	done
+}
+
+git_() {
+	# Nobody's settings; an index that was made elsewhere is good if times and sizes are.
+	GIT_CONFIG_GLOBAL=$work/gitconfig GIT_CONFIG_NOSYSTEM=1 GIT_OPTIONAL_LOCKS=0 \
+		timeout --foreground "$limit" git "$@"
+}
+
+make_repo() {
+	make_small "$1" "$2"
+	cat >"$work/gitconfig" <<-END
+		[user]
+			name = bench
+			email = bench@localhost
+		[safe]
+			directory = *
+		[core]
+			checkStat = minimal
+			trustctime = false
+		[gc]
+			auto = 0
+	END
+	# Older than the index, or git would read them to be sure.
+	find "$1" -type f -exec touch -d '1 hour ago' {} +
+	git_ init -q "$1" && git_ -C "$1" add . && git_ -C "$1" commit -q -m bench
+}
+
+make_files() {
+	local i n
+	mkdir -p "$files" "$user_data/uploads" "$user_data/outputs" "$work/run" "$work/home"
+	chmod 700 "$work/run"
+	chmod 777 "$user_data"/*
+	if wanted seq first random memory; then
+		head -c "${big}M" /dev/urandom >"$files/big"
+	fi
+	! wanted far-seq || head -c "${far_big}M" /dev/urandom >"$files/far-big"
+	if wanted readers memory; then
+		for ((i = 0; i < 4; i++)); do
+			head -c "${part}M" /dev/urandom >"$files/part$i"
+		done
+	fi
+	! wanted put memory || head -c "${stored}M" /dev/urandom >"$work/source"
+	! wanted cpr memory || make_small "$work/source-small" "$small_dirs"
+	if wanted find ls stats memory; then
+		make_tree "$files/tree" "$tree_dirs"
+		(cd "$files/tree" && find . -type f) >"$work/names"
+	fi
+	! wanted far-find far-ls || make_tree "$files/far-tree" "$far_dirs"
+	! wanted grep tar memory || make_small "$files/small" "$small_dirs"
+	! wanted far-grep || make_small "$files/far-small" "$far_small_dirs"
+	! wanted git memory || make_repo "$files/repo" "$small_dirs" || die "no repository"
+	if wanted entries memory; then
+		for n in "${entry_counts[@]}"; do
+			mkdir "$files/entries-$n"
+			(cd "$files/entries-$n" && seq -f 'entry-%06.0f' "$n" | xargs touch)
+		done
+	fi
+}
+
+# ---- workloads of a directory ----
+
+# timed COMMAND…: "SECONDS OUTPUT"
+timed() {
+	local start=${EPOCHREALTIME/./} us
+	"$@" >"$work/out" || return
+	us=$((${EPOCHREALTIME/./} - start))
+	printf '%d.%06d %s\n' $((us / 1000000)) $((us % 1000000)) "$(cat "$work/out")"
+}
+
+bounded() { timeout --foreground "$limit" "$@"; }
+on_files() { bounded "$programs/tests/bench_files" "$@"; }
+
+run_seq() { on_files read "$view/workspace/big"; }
+run_readers() { on_files read "$view/workspace/part"{0..3}; }
+run_first() { on_files first "$view/workspace/big"; }
+run_random() { on_files random "$view/workspace/big" "$pieces"; }
+run_stats() { on_files stats "$view/workspace/tree" "$work/names"; }
+
+# All write to a pipe: programs look less carefully if nobody can see it.
+find_it() { bounded find "$1" | wc -l; }
+ls_it() { bounded ls -lR "$1" | wc -l; }
+grep_it() { bounded grep -r needle "$1" | wc -l; }
+tar_it() { bounded tar cf - -C "$1" . | wc -c; }
+entries_it() { bounded ls -lU "$1" | wc -l; }
+run_find() { timed find_it "$view/workspace/tree"; }
+run_ls() { timed ls_it "$view/workspace/tree"; }
+run_grep() { timed grep_it "$view/workspace/small"; }
+run_tar() { timed tar_it "$view/workspace/small"; }
+run_git() { timed git_ -C "$view/workspace/repo" status --porcelain; }
+run_far_seq() { on_files read "$view/workspace/far-big"; }
+run_far_find() { timed find_it "$view/workspace/far-tree"; }
+run_far_ls() { timed ls_it "$view/workspace/far-tree"; }
+run_far_grep() { timed grep_it "$view/workspace/far-small"; }
+
+# Others may say that they are done before they are; the clock runs until the server
+# has it. Ours promise it for the close.
+stored_big_() { [ "$(stat -c %s "$files/put" 2>/dev/null)" = $((stored * 1048576)) ]; }
+stored_small_() {
+	[ "$(find "$files/cpr" -type f -size 4096c -printf . | wc -c)" = $((small_dirs * 100)) ]
+}
+until_stored() {
+	local stored=$1
+	shift
+	"$@" || return
+	"$stored" && return
+	if [[ $mount_who == threadfs-* ]]; then
+		echo "not stored when it was closed" >&2
+		return 1
+	fi
+	await "$limit" "$stored"
+}
+run_put() {
+	timed until_stored stored_big_ bounded cp "$work/source" "$view/workspace/put" || return
+	cmp "$work/source" "$files/put" >&2
+}
+run_cpr() {
+	timed until_stored stored_small_ bounded cp -r "$work/source-small" "$view/workspace/cpr" ||
+		return
+	diff -r "$work/source-small" "$files/cpr" >&2
+}
+remove_put() { rm -f "$files/put"; }
+remove_cpr() { rm -rf "$files/cpr"; }
+
+# Contents are compared outside of the clock.
+verify_seq() { bounded cmp "$files/big" "$view/workspace/big"; }
+verify_readers() { bounded cmp "$files/part3" "$view/workspace/part3"; }
+verify_grep() { bounded diff -r "$files/small" "$view/workspace/small"; }
+verify_tar() { verify_grep; }
+verify_far_seq() { bounded cmp "$files/far-big" "$view/workspace/far-big"; }
+verify_far_grep() { bounded diff -r "$files/far-small" "$view/workspace/far-small"; }
+
+# ---- the same with curl ----
+
+on_http() { bounded "$programs/tests/bench_http" "$in_flight" "$http" "$@"; }
+
+# as_local WANT: the check of the local directory if the one that comes in is WANT.
+as_local() {
+	local t got
+	read -r t got || return
+	if [ "$got" != "$1" ]; then
+		echo "got $got instead of $1" >&2
+		return 1
+	fi
+	echo "$t ${expect[$row]}"
+}
+below() { find "$files/$1" -mindepth 1 | wc -l; }
+
+curl_seq() { on_http read "$workspace/big"; }
+curl_readers() { on_http read "$workspace/part"{0..3}; }
+curl_first() { on_http first "$workspace/big"; }
+curl_random() { on_http random "$workspace/big" $((big * 1048576)) "$pieces"; }
+curl_put() {
+	on_http put "$work/source" "$workspace/put" | as_local 1 && cmp "$work/source" "$files/put" >&2
+}
+curl_cpr() {
+	on_http put "$work/source-small" "$workspace/cpr" | as_local $((small_dirs * 100)) &&
+		diff -r "$work/source-small" "$files/cpr" >&2
+}
+curl_find() { on_http list "$workspace/tree" | as_local "$(below tree)"; }
+curl_ls() { curl_find; }
+curl_grep() { on_http walk "$workspace/small" | as_local $((small_dirs * 409600)); }
+curl_tar() { curl_grep; }
+curl_far_seq() { on_http read "$workspace/far-big"; }
+curl_far_find() { on_http list "$workspace/far-tree" | as_local "$(below far-tree)"; }
+curl_far_ls() { curl_far_find; }
+curl_far_grep() { on_http walk "$workspace/far-small" | as_local $((far_small_dirs * 409600)); }
+
+# ---- measuring ----
+
+# wanted ROW…: is any of them to be measured?
+wanted() {
+	local row
+	for row; do
+		[[ " ${rows[*]} " != *" $row "* ]] || return 0
+	done
+	return 1
+}
+
+contends() { [[ " ${contenders[*]} " == *" $1 "* ]]; }
+
+# applies ROW CONTENDER: whether it can be compared there at all.
+applies() {
+	case "$1 $2" in
+	"far-"*" local" | "far-"*" passthrough") return 1 ;;
+	"put rclone-http" | "cpr rclone-http") return 1 ;; # it only reads
+	"seq curl16" | "first curl16" | "random curl16" | "put curl16" | "far-seq curl16") return 1 ;;
+	*" curl" | *" curl16") declare -F "curl_${1//-/_}" >/dev/null ;;
+	*) [ -z "${absent[$2]:-}" ] ;;
+	esac
+}
+
+# note ROW PHASE CONTENDER COMMAND: one sample, or why there is none.
+note() {
+	local row=$1 key="$1 $2 $3" out t check
+	if ! out=$("$4" 2>"$work/errors"); then
+		failures[$key]=$(tail -n 1 "$work/errors" | cut -c 1-200)
+		: "${failures[$key]:=it took longer than $limit s, or failed without a word}"
+	else
+		read -r t check <<<"$out" || true
+		if [ "$check" = "${expect[$row]=$check}" ]; then
+			samples[$key]+=" $t"
+			progress+=" $2 $t"
+			return 0
+		fi
+		failures[$key]="got '$check' instead of '${expect[$row]}'"
+	fi
+	progress+=" $2 FAILED (${failures[$key]})"
+	return 1
+}
+
+measure_curl() {
+	local row=$1 who=$2 in_flight=1 http=$work/aiod.sock port
+	[ "$who" = curl ] || in_flight=16
+	if [[ $row == far-* ]]; then
+		far aiod "$http" || die "$why"
+		http=http://127.0.0.1:$port
+	fi
+	drop_caches
+	note "$row" cold "$who" "curl_${row//-/_}" || true
+}
+
+# measure ROW CONTENDER ROUND
+measure() {
+	local row=$1 who=$2 phase net=near name=${1//-/_} good=1
+	[[ $row != far-* ]] || net=far
+	progress="$row: $who"
+	if [[ $who == curl* ]]; then
+		measure_curl "$row" "$who"
+	elif enter "$who" "$net"; then
+		for phase in ${row_phases[$row]:-cold}; do
+			[ "$phase" = cold ] || settle
+			note "$row" "$phase" "$who" "run_$name" || { good= && break; }
+		done
+		if [ -n "$good" ] && [ "$3" = 0 ] && declare -F "verify_$name" >/dev/null &&
+			! "verify_$name" >"$work/errors" 2>&1; then
+			failures["$row cold $who"]="the content differs: $(tail -n 1 "$work/errors")"
+			progress+=" DIFFERS"
+		fi
+	else
+		for phase in ${row_phases[$row]:-cold}; do
+			failures["$row $phase $who"]=$why
+		done
+		progress+=" FAILED ($why)"
+	fi
+	leave
+	! declare -F "remove_$name" >/dev/null || "remove_$name"
+	echo "$progress" >&2
+}
+
+# The local directory's check, also where it is not shown.
+learn_check() {
+	local row=$1 out
+	enter local near
+	out=$("run_${row//-/_}") || die "$row fails in the local directory"
+	read -r _ "expect[$row]" <<<"$out" || true
+	! declare -F "remove_${row//-/_}" >/dev/null || "remove_${row//-/_}"
+}
+
+measure_row() {
+	local row=$1 who i
+	learn_check "$row"
+	for ((i = 0; i < rounds; i++)); do
+		for who in "${contenders[@]}"; do
+			if [ "$who" != threadfs-1.0 ] && applies "$row" "$who"; then
+				measure "$row" "$who" "$i"
+			fi
+		done
+	done
+}
+
+run_entries() { timed entries_it "$view/workspace/entries-$entry_count"; }
+
+# Who lists, in one fresh mount per round, one directory after another.
+measure_entries() {
+	local who i n entry_count
+	for ((i = 0; i < rounds; i++)); do
+		for who in "${contenders[@]}"; do
+			[[ $who == local || $who == threadfs-* ]] && [ -z "${absent[$who]:-}" ] || continue
+			progress="entries: $who"
+			if enter "$who" near; then
+				for n in "${entry_counts[@]}"; do
+					entry_count=$n
+					expect[entries]=$((n + 1)) # with the total
+					note entries "$n" "$who" run_entries || true
+				done
+			else
+				failures["entries ${entry_counts[0]} $who"]=$why
+				progress+=" FAILED ($why)"
+			fi
+			leave
+			echo "$progress" >&2
+		done
+	done
+}
+
+# One mount that does everything, and what it holds at the end.
+measure_memory() {
+	local who row entry_count=${entry_counts[-1]}
+	for who in "${contenders[@]}"; do
+		[[ $who == threadfs-* ]] && [ "$who" != threadfs-1.0 ] || continue
+		progress="memory: $who"
+		if enter "$who" near; then
+			for row in seq readers random put cpr find ls stats grep tar git entries; do
+				"run_$row" >/dev/null 2>"$work/errors" ||
+					failures["memory rss $who"]="$row: $(tail -n 1 "$work/errors")"
+			done
+			rss_kib[$who]=$(awk '$1 == "VmRSS:" { print $2 }' "/proc/$mount_pid/status")
+			peak_kib[$who]=$(awk '$1 == "VmHWM:" { print $2 }' "/proc/$mount_pid/status")
+			progress+=" ${rss_kib[$who]} KiB, at most ${peak_kib[$who]} KiB"
+		else
+			failures["memory rss $who"]=$why
+			progress+=" FAILED ($why)"
+		fi
+		leave
+		remove_put
+		remove_cpr
+		echo "$progress" >&2
+	done
+}
+
+# shellcheck disable=SC2317 # called by the cleanup of scripts/bench
+cleanup_mount() {
+	leave
+	end_strays
+}
+
+# pick NAME LIST CHOICE…: sets the array NAME to those of the comma-separated list.
+pick() {
+	local -n picked=$1
+	local list=$2 one
+	shift 2
+	picked=("$@")
+	[ -n "$list" ] || return 0
+	IFS=, read -ra picked <<<"$list"
+	for one in "${picked[@]}"; do
+		[[ " $* " == *" $one "* ]] || die "'$one' is none of: $*"
+	done
+}
+
+bench_mount() {
+	local row who progress limit=120
+	declare -gA rss_kib peak_kib
+	pick rows "$only" "${all_rows[@]}"
+	pick contenders "$contender_list" "${all_contenders[@]}" threadfs-1.0
+	set_sizes
+	need_packages "${build_packages[@]}" "${run_packages[@]}" "${test_packages[@]}" findutils grep tar
+	build "$build_dir"
+	programs=$(realpath "$build_dir")
+	make_work 4096
+	user_data=$work/data/users/default/threads/bench/user-data
+	files=$user_data/workspace
+	export HOME=$work/home XDG_RUNTIME_DIR=$work/run
+	unset XDG_STATE_HOME XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME
+	for who in "${!THREADFS_@}"; do
+		unset "$who"
+	done
+	echo "making files in $work" >&2
+	make_files
+	for who in "${contenders[@]}"; do
+		prepare_contender "$who"
+	done
+	for row in "${rows[@]}"; do
+		case $row in
+		entries) measure_entries ;;
+		memory) measure_memory ;;
+		*) measure_row "$row" ;;
+		esac
+	done
+	show_results
+	[ -z "$json" ] || write_json "$json"
+}
