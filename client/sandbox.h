@@ -160,6 +160,16 @@ struct download {
 	 * the caller sees to the versions himself. */
 	bool unguarded;
 	/*
+	 * With expect: the caller hears of changes otherwise, from a watch that was live when he
+	 * learned of the version and still is. Then no command is run for the proof: the answer's
+	 * header has to agree (size, Last-Modified), and that all bytes are of one version is
+	 * the server's word (change_policy=abort, for what is short), or the ETag's, which is
+	 * asked for once more behind a long one. A change of a moment before, which only
+	 * nanoseconds tell from the version wanted, is for him to find: has he heard of
+	 * one when it ends, 0 means nothing. Where the server has neither word, as without it.
+	 */
+	bool watched;
+	/*
 	 * Both on the loop's thread. head may be NULL. data returns 0, -EAGAIN
 	 * to pause (the same bytes come again after sandbox_go_on; the time
 	 * stands still meanwhile), or another errno, which ends the download

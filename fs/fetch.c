@@ -23,6 +23,12 @@ static int on_head(void *ctx, const struct download_head *head)
 		t->no_range = f->unranged = true;
 		return -ECANCELED;
 	}
+	if (!f->loose && f->etag && head->etag && strlen(head->etag) < ETAG_MAX) {
+		if (!f->etag[0])
+			strcpy(f->etag, head->etag);
+		else if (strcmp(f->etag, head->etag) != 0)
+			return -ESTALE;
+	}
 	if (f->loose && head->size >= 0 && (uint64_t)head->size < f->to)
 		return -ESTALE;
 	return 0;
@@ -78,6 +84,14 @@ static int on_data(void *ctx, const void *bytes, size_t len)
 	return 0;
 }
 
+/* Whether what the watch has said so far means that the file is still the version. */
+static bool is_heard_of(const struct fetch *f)
+{
+	const struct node *n = f->node;
+
+	return n->thread->watched && node_is_fresh(n) && attr_same_version(&n->attr, &f->version);
+}
+
 static void on_done(struct remote *remote, int err)
 {
 	struct fetch *f = CONTAINER_OF(remote, struct fetch, remote);
@@ -87,6 +101,7 @@ static void on_done(struct remote *remote, int err)
 	/* A server that does not say how much there is may also send less. */
 	if (err == 0 && f->at < f->to)
 		err = f->loose ? -ESTALE : -EIO;
+	f->unsure = err == 0 && f->watched && !is_heard_of(f);
 	if (f->owner)
 		f->ended(f, err);
 	free_fetch(f);
@@ -113,6 +128,7 @@ static void start(struct remote *remote, struct sandbox *sb)
 	how.length = bounded ? f->to - f->at : 0;
 	how.expect = f->loose ? NULL : &f->version;
 	how.unguarded = f->loose;
+	how.watched = f->watched = !f->loose && is_heard_of(f);
 	sandbox_download(sb, &remote->call, path, &how);
 }
 

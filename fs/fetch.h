@@ -2,7 +2,10 @@
  * One download of a piece of a file, [at, to), for a reader. It may be left
  * alone at any time: then it ends by itself. Loop thread only.
  *
- * A strict one is of exactly one version, and says so when it ends with 0. A
+ * A strict one is of exactly one version, and says so when it ends with 0. While
+ * the thread is watched that is not asked of the sandbox (sandbox.h, download.watched)
+ * but follows from having heard of no change: the node still has the attributes of the
+ * version, and they are fresh. A
  * loose one is for files that grow all the time: it stops when it has its bytes
  * (`complete`), and its owner has to find out what they are worth.
  */
@@ -11,6 +14,8 @@
 #include "node.h"
 #include "remote.h"
 #include "thread.h"
+
+enum { ETAG_MAX = 72 };
 
 struct fetch {
 	/* set by the owner before fetch_begin() */
@@ -23,6 +28,11 @@ struct fetch {
 	size_t known_len;
 	uint64_t known_at;
 	bool bounded; /* only these bytes are asked for */
+	/*
+	 * What the server calls the version, ETAG_MAX bytes of the owner's; "": not known yet,
+	 * then it is put there. A server that calls it otherwise ends it with -ESTALE.
+	 */
+	char *etag;
 	/* Takes what lies at f->at: 0, or -EAGAIN to pause, or an errno that ends it. */
 	int (*take)(struct fetch *f, const char *bytes, size_t len);
 	void (*moved)(struct fetch *f);          /* some were taken */
@@ -36,9 +46,12 @@ struct fetch {
 	bool differs;   /* what was known is not so any more: ended with -ECANCELED */
 	bool ranging;   /* it counts on the server's ranges */
 	bool unranged;  /* the server has no ranges, and that is news: likewise */
+	bool unsure;    /* a strict one ended with 0, but something was heard of the file meanwhile:
+			   look at it before you believe that */
 
 	/* private */
 	struct remote remote;
+	bool watched;      /* instead of the proof that what came is of the version */
 	struct node *node; /* counted */
 	struct transfer transfer;
 };

@@ -6,7 +6,7 @@
  * Each event (a read, bytes, an end, an answer about the version) changes
  * something and then calls reader_pump(), which does whatever has become
  * possible. The last bytes of a version are held back until it is proven that all
- * of them were of it: who has read to the end has read one version.
+ * of them were of it (fetch.h says how): who has read to the end has read one version.
  */
 #include <errno.h>
 #include <string.h>

@@ -23,7 +23,11 @@ int reader_new(struct node *n, const struct attr *version, struct reader **ret) 
 void reader_free(struct reader *r);
 
 /*
- * Reads. If the file has become another version meanwhile:
+ * Reads. The end of a version is handed out when all bytes are known to be of it: by a
+ * look at the file, or, while the thread is watched, because nothing was heard of a
+ * change (fetch.h). What an event comes too late for is what lies before.
+ *
+ * If the file has become another version meanwhile:
  *  - nothing was read of the old one yet, or the read begins at or behind its
  *    end (tail -f): the new one is taken;
  *  - it only grew, and the bytes just before are still the same: likewise;

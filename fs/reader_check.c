@@ -96,6 +96,7 @@ static void adopt(struct reader *r, const struct attr *now, bool keep_bytes)
 {
 	reader_drop(r, keep_bytes);
 	r->version = *now;
+	r->etag[0] = '\0';
 	r->proven = false;
 	if (!keep_bytes) {
 		r->touched = false;
@@ -109,6 +110,7 @@ static void judge(struct reader *r, const struct attr *now)
 	const struct attr *was = &r->version;
 
 	if (attr_same_version(now, was)) {
+		r->etag[0] = '\0'; /* if it is not the version that the server names */
 		believe(r);
 		if (!r->dead)
 			answer_ends(r);
@@ -159,6 +161,16 @@ void reader_look(struct reader *r, const struct read_op *op)
 		judge(r, &n->attr);
 }
 
+/* Nobody knows what it is now; bytes that wait for that are not good. */
+static void fail(struct reader *r, int err)
+{
+	struct jump *j;
+
+	while ((j = landed(r)))
+		reader_jump_free(j);
+	reader_fail(r, err);
+}
+
 static void on_checked(struct remote *remote, int err)
 {
 	struct check *c = CONTAINER_OF(remote, struct check, remote);
@@ -175,7 +187,7 @@ static void on_checked(struct remote *remote, int err)
 		else if (err == -ENOENT || err == -ENOTDIR || err == -ESTALE)
 			r->stale = true; /* the name is another's or nobody's */
 		else if (err < 0)
-			reader_fail(r, err);
+			fail(r, err);
 		else
 			judge(r, &c->now);
 		if (!r->dead && r->changes > CHANGES_MAX) {

@@ -22,6 +22,7 @@ static struct fetch *new_fetch(struct reader *r, uint64_t from, uint64_t to)
 		return NULL;
 	f->version = r->version;
 	f->loose = r->growing;
+	f->etag = r->etag;
 	f->at = f->from = from;
 	f->to = to;
 	return f;
@@ -172,7 +173,7 @@ static void stream_ended(struct fetch *f, int err)
 	if (f->complete && f->known)
 		r->doubt = 0;
 	if (err == 0)
-		r->proven = true;
+		r->proven = !f->unsure;
 	if (!is_settled(r, f, err))
 		reader_fail(r, err);
 	reader_pump(r);
@@ -318,9 +319,9 @@ static void jump_ended(struct fetch *f, int err)
 
 	reader_enter(r);
 	j->fetch = NULL;
-	if (err == 0) {
+	if (err == 0 && !f->unsure) {
 		reader_jump_answer(j);
-	} else if (!f->complete) {
+	} else if (err < 0 && !f->complete) {
 		reader_jump_free(j);
 		if (!is_settled(r, f, err)) {
 			reader_answer(r, op, err, NULL, 0);

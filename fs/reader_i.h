@@ -57,6 +57,7 @@ struct reader {
 	bool kept;           /* all is here: the sandbox is not asked any more */
 	unsigned changes;    /* of the version, since bytes were handed out */
 	struct check *check; /* somebody looks at the file */
+	char etag[ETAG_MAX]; /* what the server calls the version; "": not known */
 
 	/* what is held: in memory, or on disk once that is open */
 	struct window win;

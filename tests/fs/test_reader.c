@@ -849,6 +849,121 @@ static void test_keep(void **state)
 	}
 }
 
+/* ---- while changes are told ---- */
+
+static void do_watch(void *ctx)
+{
+	struct file *f = ctx;
+
+	f->node->thread->watched = true;
+	f->node->attr_ms = clock_ms() + 600 * 1000; /* what is known does not age */
+}
+
+static void do_tell(void *ctx)
+{
+	node_void_attr(ctx);
+}
+
+static size_t commands(struct fsrig *r)
+{
+	return rogue_count(r->f->rogue, "POST", "/v1/bash/exec") +
+	       rogue_count(r->f->rogue, "POST", "/v1/shell/exec");
+}
+
+static void open_watched(struct fsrig *r, struct file *f, const char *name)
+{
+	*f = (struct file){ .rig = r, .node = fsrig_node(r, name) };
+	assert_true(f->node->has_attr);
+	fsrig_run(r, do_watch, f);
+	fsrig_run(r, do_open, f);
+	assert_int_equal(f->error, 0);
+}
+
+/* What is proven by a command otherwise follows from having heard of nothing. */
+static void test_watched(void **state)
+{
+	static const uint64_t sizes[] = { 1, 5000, 100000, 300000, 3 * MIB };
+	struct fsrig *r = *state;
+	char to[4096];
+	bool good;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct file f;
+		size_t before, asked;
+
+		make_file(r, "a", sizes[i], i);
+		open_watched(r, &f, "a");
+		before = commands(r);
+		asked = downloads(r);
+		assert_int_equal(read_through(&f, 0, i, &good), sizes[i]);
+		assert_true(good);
+		if (sizes[i] > 10000) {
+			assert_int_equal(read_at(&f, to, 4096, sizes[i] / 3), 4096);
+			assert_true(is_content(to, 4096, sizes[i] / 3, i));
+		}
+		if (has_ranges(r) || sizes[i] <= 64 * 1024)
+			assert_int_equal(commands(r), before);
+		if (sizes[i] <= 64 * 1024)
+			assert_true(downloads(r) - asked <= 1);
+		close_file(&f);
+	}
+}
+
+/* Something was heard: the end is handed out when it is known what it is. */
+static void test_watched_and_told(void **state)
+{
+	struct fsrig *r = *state;
+	struct file f;
+	char to[4096];
+	bool good;
+
+	/* nothing that concerns the content */
+	make_file(r, "a", 3 * MIB, 1);
+	open_watched(r, &f, "a");
+	assert_int_equal(read_at(&f, to, 4096, 0), 4096);
+	fsrig_run(r, do_tell, f.node);
+	assert_int_equal(read_through(&f, 4096, 1, &good), 3 * MIB - 4096);
+	assert_true(good);
+	close_file(&f);
+
+	/* another content of the same size and second: only the event tells */
+	make_file(r, "b", 3 * MIB, 2);
+	open_watched(r, &f, "b");
+	assert_int_equal(read_at(&f, to, 4096, 0), 4096);
+	make_file(r, "b", 3 * MIB, 3);
+	fsrig_run(r, do_tell, f.node);
+	assert_int_equal(read_through(&f, 4096, 2, &good), -ESTALE);
+	close_file(&f);
+
+	if (!has_ranges(r)) /* what is there already is good */
+		return;
+	make_file(r, "c", 3 * MIB, 4);
+	open_watched(r, &f, "c");
+	assert_int_equal(read_at(&f, to, 4096, MIB), 4096);
+	make_file(r, "c", 3 * MIB, 5);
+	fsrig_run(r, do_tell, f.node);
+	assert_int_equal(read_at(&f, to, 4096, 2 * MIB), -ESTALE);
+	close_file(&f);
+}
+
+/* The server calls it another version before anything is heard of that. */
+static void test_watched_and_replaced(void **state)
+{
+	struct fsrig *r = *state;
+	struct file f;
+	char to[4096];
+
+	if (!has_ranges(r))
+		return;
+	make_file(r, "a", 3 * MIB, 1);
+	open_watched(r, &f, "a");
+	assert_int_equal(read_at(&f, to, 4096, MIB), 4096);
+	make_file(r, "b", 3 * MIB, 2);
+	assert_int_equal(rename(fsrig_host_path(r, "b"), fsrig_host_path(r, "a")), 0);
+	assert_int_equal(read_at(&f, to, 4096, 2 * MIB), -ESTALE);
+	close_file(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -875,6 +990,9 @@ int main(void)
 		FSRIG_TEST(test_cancel),
 		FSRIG_TEST(test_free_in_every_phase),
 		FSRIG_TEST(test_keep),
+		FSRIG_TEST(test_watched),
+		FSRIG_TEST(test_watched_and_told),
+		FSRIG_TEST(test_watched_and_replaced),
 		FSRIG_EMBEDDED_TEST(test_killed_in_the_middle),
 	};
 
