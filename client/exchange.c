@@ -22,7 +22,8 @@ enum {
 	TRIES = 3,
 	BACKOFF_MS = 100,
 	CONNECT_MS = 10000,
-	IDLE_S = 3, /* reuse a connection idle for at most so long: some servers close at 5 */
+	IDLE_S = 3,      /* reuse a connection idle for at most so long: some servers close at 5 */
+	IDLE_ONCE_S = 1, /* the same for what must not be sent again if it is closing */
 	HEADERS_MAX = 64 * 1024, /* of an answer, all together */
 	/*
 	 * libcurl's buffers. Some processors copy three times slower to an
@@ -35,6 +36,7 @@ enum {
 	QUICK_BUFFER = 16 * 1024,
 	STREAM_BUFFER = 64 * 1024 - 1984,
 	UPLOAD_BUFFER = 512 * 1024 - 1984,
+	FORM_AT_ONCE = 32 * 1024, /* a file so small goes in one packet with the header */
 	/*
 	 * What a unix socket holds until the server takes it. The default, 208
 	 * KiB, is less than one buffer: client and server would take turns,
@@ -497,6 +499,29 @@ static int make_form(struct exchange *x)
 	return add_header(&x->all_headers, type);
 }
 
+/*
+ * All of a small form in memory, which libcurl sends together with the header: the server wakes
+ * up once. libcurl asks nobody before it sends such a body again, so it is only for what
+ * may be. Leaves it to be read piece by piece where its bytes are not there yet.
+ */
+static int gather_form(struct exchange *x)
+{
+	char piece[4096];
+	ssize_t n;
+
+	buf_reset(&x->form);
+	if (!x->idempotent || x->form_size < 0 || x->form_size > FORM_AT_ONCE)
+		return 0;
+	while ((n = next_of_form(x, piece, sizeof(piece))) > 0)
+		if (buf_append(&x->form, piece, (size_t)n) < 0)
+			return -ENOMEM;
+	if (n < 0) {
+		buf_reset(&x->form);
+		rewind_body(x);
+	}
+	return n == -EAGAIN ? 0 : (int)n;
+}
+
 static int set_post(struct exchange *x)
 {
 	curl_off_t size = (curl_off_t)x->body.len;
@@ -505,12 +530,16 @@ static int set_post(struct exchange *x)
 
 	if (x->form_path) {
 		r = make_form(x);
+		if (r == 0)
+			r = gather_form(x);
 		size = x->form_size;
 		if (size >= 0)
 			size += (curl_off_t)(x->form_head.len + x->form_tail.len);
 	}
 	curl_easy_setopt(e, CURLOPT_POST, 1L);
 	curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, size);
+	if (x->form.len > 0)
+		curl_easy_setopt(e, CURLOPT_POSTFIELDS, x->form.data);
 	curl_easy_setopt(e, CURLOPT_READFUNCTION, x->form_path ? on_read_form : on_read_body);
 	curl_easy_setopt(e, CURLOPT_READDATA, x);
 	curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, on_seek);
@@ -546,7 +575,8 @@ static void set_connection(struct exchange *x)
 	curl_easy_setopt(e, CURLOPT_HTTP09_ALLOWED, 0L);
 	curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, (long)IDLE_S);
+	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN,
+			 x->form_path && !x->idempotent ? (long)IDLE_ONCE_S : (long)IDLE_S);
 	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
 	curl_easy_setopt(e, CURLOPT_USERAGENT, "threadfs/" THREADFS_VERSION);
@@ -571,7 +601,7 @@ static void set_buffers(struct exchange *x)
 	long size = x->lane == LANE_STREAM ? STREAM_BUFFER : QUICK_BUFFER;
 
 	curl_easy_setopt(x->easy, CURLOPT_BUFFERSIZE, size);
-	if (x->form_path)
+	if (x->form_path && (x->form_size < 0 || x->form_size > UPLOAD_BUFFER))
 		curl_easy_setopt(x->easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BUFFER);
 }
 
@@ -621,7 +651,10 @@ static int set_up(struct exchange *x)
 
 static void begin_try(struct exchange *x)
 {
+	int r;
+
 	x->tries++;
+	decide(x, 0, NULL);
 	rewind_body(x);
 	x->uploaded = 0;
 	x->header_bytes = 0;
@@ -630,7 +663,10 @@ static void begin_try(struct exchange *x)
 	x->knows_head = false;
 	x->why[0] = 0;
 	buf_reset(&x->answer);
-	if (decide(x, set_up(x), "the request could not be made"))
+	r = set_up(x);
+	if (r < 0 && !x->error)
+		decide(x, r, "the request could not be made");
+	if (r < 0)
 		wait_for(x, on_pause_over, 0); /* done() comes from the loop, never from start */
 	else if (x->timeout_ms > 0 && !ev_is_active(&x->pause))
 		wait_for(x, on_try_timeout, x->timeout_ms);
@@ -737,6 +773,7 @@ void exchange_release(struct exchange *x)
 	buf_release(&x->answer);
 	buf_release(&x->form_head);
 	buf_release(&x->form_tail);
+	buf_release(&x->form);
 	curl_slist_free_all(x->headers);
 	*x = (struct exchange){ 0 };
 }

@@ -82,6 +82,7 @@ struct exchange {
 	CURL *easy;
 	struct curl_slist *all_headers;
 	struct buf form_head, form_tail; /* what the form has around the file */
+	struct buf form;                 /* all of a small one */
 	size_t sent;                     /* of body, or of form_head and form_tail */
 	bool form_ended;                 /* the file, not its tail */
 	size_t header_bytes;             /* of the answer */

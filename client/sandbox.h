@@ -191,6 +191,14 @@ void sandbox_download(struct sandbox *sb, struct call *call, const char *path,
 
 enum {
 	UPLOAD_NEW = 1, /* only if the name is not taken when the file gets it: -EEXIST */
+	/*
+	 * What the caller knows, which need not be asked then. The directory is there: if it has
+	 * gone meanwhile the server makes it again. Nobody has the name: the bytes may go
+	 * straight to it, in one request, over what somebody put there meanwhile, also with
+	 * UPLOAD_NEW.
+	 */
+	UPLOAD_DIR_THERE = 2,
+	UPLOAD_NAME_FREE = 4,
 };
 struct upload {
 	int64_t size; /* -1: not known yet */
@@ -202,6 +210,9 @@ struct upload {
 	 * ends the upload with it. NULL: from fd.
 	 */
 	ssize_t (*read)(void *ctx, char *to, size_t len);
+	/* Optional: read() begins anew, because what was sent is to be sent once more. Without it
+	 * that is an error. */
+	void (*rewind)(void *ctx);
 	void *ctx;
 	int fd; /* with read NULL: a regular file, read from its start with pread(2); must stay open
 		 */
@@ -209,6 +220,9 @@ struct upload {
 /*
  * Puts a file in its place as a whole: a reader in the sandbox sees the old one
  * or the new one. After a failure the old one is there and nothing of the new.
+ * With UPLOAD_NAME_FREE there is none, and a reader may see the beginning of a small new
+ * one on a server that does not stage; after a failure the name is free again, unless
+ * the server can no longer be asked to remove it.
  */
 void sandbox_upload(struct sandbox *sb, struct call *call, const char *path,
 		    const struct upload *how);

@@ -16,6 +16,7 @@ struct features {
 	enum tri aiod;  /* /v1/capabilities */
 	enum tri range; /* answered a Range with 206 (or with 200: NO) */
 	enum tri find;  /* the sandbox has one that knows -printf (NO, or unknown) */
+	mode_t mode;    /* of a file that an upload made, S_IFREG with it; 0: not known */
 };
 
 struct lane_state {

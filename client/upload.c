@@ -5,20 +5,26 @@
  * The server's route writes straight onto its target (only aiod's stages) and
  * makes the directories above it. A filesystem may do neither, so
  *
- *  - the directory is looked at first. That is no command but a question to the
- *    find route, which is quick on every server: the path "." below it;
+ *  - the directory is looked at first, unless the caller knows of it. That is no command but
+ *    a question to the find route, which is quick on every server: the path "." below it;
  *  - the bytes go to a temporary name beside the file, and one command gives it
- *    its mode and its name; unless the server stages itself and no mode is asked
- *    for: then they go straight to it.
+ *    its mode and its name.
  *
- * Nothing is ever removed but a temporary name: whoever cleans up late cannot
- * know whose file bears the final one by then.
+ * They go straight to the name, and that is all, if the file gets its mode by itself and
+ * either the server stages, or nobody has that name and the file is small: servers
+ * take all of a body before they write, so that a connection that breaks leaves nothing, and
+ * what readers could see half of is written in a moment.
+ *
+ * Whoever cleans up late removes nothing but a temporary name: he cannot know whose
+ * file bears the final one by then. A new one that could not be written is removed at
+ * once if at all, and only if it can be ours.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "alias.h"
+#include "clock.h"
 #include "jsonw.h"
 #include "reply.h"
 #include "sandbox_i.h"
@@ -26,9 +32,12 @@
 #include "sweep.h"
 
 enum way {
-	STAGED, /* to a temporary name, then renamed */
-	ATOMIC, /* to the name itself: the server stages */
+	STAGED,   /* to a temporary name, then renamed */
+	ATOMIC,   /* to the name itself: the server stages */
+	STRAIGHT, /* to the name itself, which nobody has */
 };
+
+enum { STRAIGHT_MAX = 1024 * 1024 };
 
 struct upload_op {
 	struct op op;
@@ -40,10 +49,11 @@ struct upload_op {
 	struct upload how;
 
 	enum way way;
-	char *place;  /* where the bytes go */
-	char *target; /* the same as the request names it */
-	bool made;    /* a temporary name may be there that has to go if this fails */
-	int error;    /* how it ends, once that is gone */
+	char *place;     /* where the bytes go */
+	char *target;    /* the same as the request names it */
+	bool made;       /* what has to go if this fails may be at place */
+	int64_t sent_ms; /* when that was begun */
+	int error;       /* how it ends, once that is gone */
 	char *message;
 };
 
@@ -52,6 +62,22 @@ struct upload_op {
 static void undo_script(const struct upload_op *o, struct buf *to)
 {
 	shell_printf(to, "command rm -f -- %s", o->place);
+}
+
+/*
+ * The same for the final name. Only what our request can have made: a file that is no longer
+ * than ours and no older than the request.
+ */
+static void undo_straight_script(const struct upload_op *o, struct buf *to)
+{
+	int64_t age_s = (clock_ms() - o->sent_ms) / 1000 + 2;
+
+	shell_printf(to,
+		     "set -- %s; if [ -f \"$1\" ] && [ ! -L \"$1\" ] && "
+		     "[ $(command stat -c %%s -- \"$1\") -le %d ] && "
+		     "[ $(( $(command date +%%s) - $(command stat -c %%Z -- \"$1\") )) -le %d ]; "
+		     "then command rm -f -- \"$1\"; fi",
+		     o->place, (int64_t)o->x.form_sent, age_s);
 }
 
 static void on_undone(struct posix_run *run, int err)
@@ -71,26 +97,68 @@ static struct buf *new_run(struct upload_op *o, void (*then)(struct posix_run *,
 	return &o->run.script;
 }
 
+/* Whether it is certain that the server did not even begin to write. */
+static bool was_refused(int err)
+{
+	switch (-err) {
+	case EACCES:
+	case EPERM:
+	case EROFS:
+	case EISDIR:
+	case ENOTDIR:
+	case ENOENT:
+	case EEXIST:
+	case ELOOP:
+	case ENAMETOOLONG:
+	case ETXTBSY:
+	case EOPNOTSUPP:
+	case ECONNREFUSED:
+	case EHOSTUNREACH:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Takes the message. */
 static void fail(struct upload_op *o, int err, char *message)
 {
-	if (!o->made) {
+	if (!o->made || (o->way != STAGED && was_refused(err))) {
 		op_finish_with(&o->op, err, message);
 		return;
 	}
 	o->error = err;
 	o->message = message;
-	undo_script(o, new_run(o, on_undone));
+	if (o->way != STAGED)
+		undo_straight_script(o, new_run(o, on_undone));
+	else
+		undo_script(o, new_run(o, on_undone));
 	o->run.idempotent = true;
 	posix_run_start(&o->run);
 }
 
 /* ---- into its place ---- */
 
+/* The first line is the mode that the server gave it. */
+static void learn_mode(struct upload_op *o)
+{
+	const struct buf *out = &o->run.out;
+	char *end;
+	unsigned long mode;
+
+	if (o->op.sb->features.mode || out->len == 0)
+		return;
+	mode = strtoul(out->data, &end, 8);
+	if (*end == '\n' && mode <= 07777)
+		o->op.sb->features.mode = S_IFREG | (mode_t)mode;
+}
+
 static void on_placed(struct posix_run *run, int err)
 {
 	struct upload_op *o = CONTAINER_OF(run, struct upload_op, run);
 
+	if (!err)
+		learn_mode(o);
 	/* If it ran it has tidied up. */
 	o->made = err != 0;
 	if (err)
@@ -117,6 +185,8 @@ static void place(struct upload_op *o)
 	struct buf *s = new_run(o, on_placed);
 
 	buf_puts(s, "{ ");
+	if (!o->op.sb->features.mode)
+		shell_printf(s, "command stat -c %%a -- %s; ", o->place);
 	if (o->how.mode >= 0)
 		shell_printf(s, "command chmod %o -- %s", (unsigned)o->how.mode, o->place);
 	else if (o->how.flags & UPLOAD_NEW)
@@ -169,7 +239,9 @@ static ssize_t on_read(struct exchange *x, char *to, size_t len)
 {
 	struct upload_op *o = CONTAINER_OF(x, struct upload_op, x);
 
-	o->made = o->way != ATOMIC;
+	o->made = o->way == STAGED || (o->how.flags & UPLOAD_NAME_FREE);
+	if (o->how.rewind && x->form_sent == 0)
+		o->how.rewind(o->how.ctx);
 	return o->how.read ? o->how.read(o->how.ctx, to, len) : read_fd(o, to, len);
 }
 
@@ -183,9 +255,10 @@ static void send_file(struct upload_op *o)
 	x->form_path = o->target;
 	x->form_size = o->how.size;
 	x->read = on_read;
-	/* Nobody else writes to the temporary name, and a file can be read again. */
-	x->idempotent = o->way == STAGED && !o->how.read;
-	x->fresh = !x->idempotent; /* not on a connection that may just be closing */
+	o->sent_ms = clock_ms();
+	/* Nobody else writes to a temporary name, nor to one that nobody knows of. */
+	x->idempotent = (o->way == STAGED || (o->how.flags & UPLOAD_NAME_FREE)) &&
+			(!o->how.read || o->how.rewind);
 	exchange_start(x);
 }
 
@@ -288,15 +361,32 @@ static void on_alias(struct alias *a, int err)
 		begin(o, STAGED);
 }
 
+static enum way choose_way(const struct upload_op *o)
+{
+	const struct features *f = &o->op.sb->features;
+	const struct upload *how = &o->how;
+
+	if (alias_needed(o->path))
+		return STAGED;
+	if (!(how->flags & UPLOAD_NAME_FREE))
+		return f->aiod == YES && how->mode < 0 && !(how->flags & UPLOAD_NEW) ? ATOMIC
+										     : STAGED;
+	if (how->mode >= 0 && f->mode != (S_IFREG | (mode_t)how->mode))
+		return STAGED;
+	if (f->aiod == YES)
+		return ATOMIC;
+	return how->size >= 0 && how->size <= STRAIGHT_MAX ? STRAIGHT : STAGED;
+}
+
 static void start_upload(struct op *op)
 {
 	struct upload_op *o = (struct upload_op *)op;
 
-	if (op->sb->features.aiod == YES && !alias_needed(o->path) && o->how.mode < 0 &&
-	    !(o->how.flags & UPLOAD_NEW))
-		o->way = ATOMIC;
+	o->way = choose_way(o);
 	if (alias_needed(o->dir))
 		alias_start(&o->alias, op, o->dir, ALIAS_DIR, on_alias);
+	else if (o->how.flags & UPLOAD_DIR_THERE)
+		begin(o, o->way);
 	else if (strpbrk(o->dir, "*?[")) /* servers take the directory for a part of the pattern */
 		enter_dir(o);
 	else
@@ -315,7 +405,7 @@ static void release_upload(struct op *op)
 
 	exchange_release(&o->x);
 	posix_run_release(&o->run);
-	if (o->made) {
+	if (o->made && o->way == STAGED) {
 		undo_script(o, &script);
 		if (!script.error)
 			sweep(op->sb, script.data);

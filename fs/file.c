@@ -268,7 +268,6 @@ static int finish_create(struct parked *p, struct node *dir, const char *name, m
 	fi.fh = (uint64_t)(uintptr_t)h;
 	entry_fill(n, &e);
 	node_looked_up(n);
-	entry_void_dir(dir);
 	if (!parked_create(p, &e, &fi)) {
 		handle_free(h);
 		node_forget(n, 1);

@@ -47,9 +47,10 @@ struct fs {
 	struct ctl_open *ctl_opens; /* ctl.c */
 	struct dir *dirs;           /* dir.c */
 
-	int cache_dir;        /* directory descriptor; staging and spool files go there */
-	uint64_t cache_used;  /* bytes in those files */
-	uint64_t memory_used; /* bytes in read windows */
+	int cache_dir;         /* directory descriptor; staging and spool files go there */
+	uint64_t cache_used;   /* bytes in those files, and in memory before they need one */
+	uint64_t spool_memory; /* what is taken for the latter */
+	uint64_t memory_used;  /* bytes in read windows */
 
 	int64_t started_ms;
 	double started_wall;

@@ -31,7 +31,7 @@ static int keep(struct command *c, enum job_stream stream, const char *bytes, si
 {
 	int r = 0;
 
-	if (c->spool.fd < 0)
+	if (!spool_is_open(&c->spool))
 		r = spool_open(&c->spool, c->fs);
 	if (r == 0)
 		r = spool_write(&c->spool, bytes, len, c->size);

@@ -95,7 +95,6 @@ static struct command *command_new(struct thread *t, const struct job_spec *spec
 	c->fs = t->fs;
 	c->thread = t;
 	c->exit_code = -1;
-	c->spool.fd = -1;
 	c->own = spec->own;
 	c->fed = spec->own && spec->fed;
 	c->len = spec->len;

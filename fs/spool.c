@@ -1,21 +1,24 @@
 /*
- * Files without a name, and the account of what they take. Knows nothing of
- * what is in them. Loop thread only.
+ * Bytes in memory or in files without a name, and the account of what they take.
+ * Knows nothing of what is in them. Loop thread only.
  */
 #include "spool.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 
 #include "io.h"
 
+enum {
+	MEMORY_FIRST = 4 * 1024,
+	MEMORY_MAX = 128 * 1024,           /* of one */
+	MEMORY_MAX_ALL = 16 * 1024 * 1024, /* of all of them */
+};
+
 int spool_open(struct spool *s, struct fs *fs)
 {
-	int fd = openat(fs->cache_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-	if (fd < 0)
-		return -errno;
-	*s = (struct spool){ .fs = fs, .fd = fd };
+	*s = (struct spool){ .fs = fs, .fd = -1 };
 	return 0;
 }
 
@@ -25,12 +28,22 @@ static void count(struct spool *s, uint64_t bytes)
 	s->bytes = bytes;
 }
 
+static void free_memory(struct spool *s)
+{
+	s->fs->spool_memory -= s->mem_cap;
+	s->mem_cap = 0;
+	free(STEAL(s->mem));
+}
+
 void spool_close(struct spool *s)
 {
-	if (!s->fs || s->fd < 0)
+	if (!s->fs)
 		return;
-	close(s->fd);
+	if (s->fd >= 0)
+		close(s->fd);
+	free_memory(s);
 	count(s, 0);
+	s->fs = NULL;
 	s->fd = -1;
 }
 
@@ -41,22 +54,13 @@ static int reserve(struct spool *s, uint64_t size)
 		return 0;
 	if (s->fs->cache_used + (size - s->bytes) > s->fs->opt->cache_size)
 		return -ENOSPC;
-	count(s, size);
 	return 0;
 }
 
-int spool_write(struct spool *s, const void *bytes, size_t len, uint64_t offset)
+static int write_file(int fd, const char *p, size_t len, uint64_t offset)
 {
-	const char *p = bytes;
-	int r;
-
-	if (offset > INT64_MAX - len)
-		return -EFBIG;
-	r = reserve(s, offset + len);
-	if (r < 0)
-		return r;
 	while (len > 0) {
-		ssize_t n = pwrite(s->fd, p, len, (off_t)offset);
+		ssize_t n = pwrite(fd, p, len, (off_t)offset);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -69,8 +73,76 @@ int spool_write(struct spool *s, const void *bytes, size_t len, uint64_t offset)
 	return 0;
 }
 
+/* From memory to a file. */
+static int spill(struct spool *s)
+{
+	int fd = openat(s->fs->cache_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = write_file(fd, s->mem, s->bytes, 0);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	free_memory(s);
+	s->fd = fd;
+	return 0;
+}
+
+/* Has it hold `size` bytes, those behind the end zeros: in memory if they fit. */
+static int make_room(struct spool *s, uint64_t size)
+{
+	size_t cap = MAX(s->mem_cap, MEMORY_FIRST);
+	char *mem;
+
+	if (s->fd >= 0)
+		return 0;
+	while (cap < size && cap < MEMORY_MAX)
+		cap *= 2;
+	if (cap < size || s->fs->spool_memory + (cap - s->mem_cap) > MEMORY_MAX_ALL)
+		return spill(s);
+	if (cap > s->mem_cap) {
+		mem = realloc(s->mem, cap);
+		if (!mem)
+			return spill(s);
+		s->mem = mem;
+		s->fs->spool_memory += cap - s->mem_cap;
+		s->mem_cap = cap;
+	}
+	if (size > s->bytes)
+		memset(s->mem + s->bytes, 0, size - s->bytes);
+	return 0;
+}
+
+int spool_write(struct spool *s, const void *bytes, size_t len, uint64_t offset)
+{
+	int r;
+
+	if (offset > INT64_MAX - len)
+		return -EFBIG;
+	r = reserve(s, offset + len);
+	if (r == 0)
+		r = make_room(s, offset + len);
+	if (r < 0)
+		return r;
+	count(s, MAX(s->bytes, offset + len));
+	if (s->fd >= 0)
+		return write_file(s->fd, bytes, len, offset);
+	memcpy(s->mem + offset, bytes, len);
+	return 0;
+}
+
 ssize_t spool_read(struct spool *s, void *to, size_t len, uint64_t offset)
 {
+	if (s->fd < 0) {
+		size_t got = offset < s->bytes ? MIN(len, s->bytes - offset) : 0;
+
+		if (got > 0)
+			memcpy(to, s->mem + offset, got);
+		return (ssize_t)got;
+	}
 	return pread_all(s->fd, to, len, offset);
 }
 
@@ -81,9 +153,11 @@ int spool_truncate(struct spool *s, uint64_t size)
 	if (size > INT64_MAX)
 		return -EFBIG;
 	r = reserve(s, size);
+	if (r == 0)
+		r = make_room(s, size);
 	if (r < 0)
 		return r;
-	if (ftruncate(s->fd, (off_t)size) < 0)
+	if (s->fd >= 0 && ftruncate(s->fd, (off_t)size) < 0)
 		return -errno;
 	count(s, size);
 	return 0;

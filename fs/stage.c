@@ -45,7 +45,6 @@ int stage_new(struct node *n, unsigned flags, int mode, struct stage **ret)
 	assert(!n->stage);
 	s->fs = n->fs;
 	s->n = n;
-	s->spool.fd = s->queue.fd = -1;
 	s->cut = UINT64_MAX;
 	s->mode = mode;
 	s->excl = flags & STAGE_EXCL;
@@ -180,7 +179,7 @@ int stage_open_spool(struct stage *s)
 {
 	int r;
 
-	if (s->spool.fd < 0) {
+	if (!spool_is_open(&s->spool)) {
 		r = spool_open(&s->spool, s->fs);
 		if (r < 0)
 			return r;
@@ -192,7 +191,7 @@ int stage_open_spool(struct stage *s)
 
 int stage_get(struct stage *s, char *to, size_t len, uint64_t offset)
 {
-	ssize_t n = s->spool.fd < 0 ? 0 : spool_read(&s->spool, to, len, offset);
+	ssize_t n = !spool_is_open(&s->spool) ? 0 : spool_read(&s->spool, to, len, offset);
 
 	if (n < 0)
 		return (int)n;
@@ -238,7 +237,7 @@ static int enqueue(struct stage *s, const void *bytes, size_t len)
 {
 	int r;
 
-	if (s->queue.fd < 0) {
+	if (!spool_is_open(&s->queue)) {
 		r = spool_open(&s->queue, s->fs);
 		if (r < 0)
 			return r;
@@ -351,7 +350,7 @@ int stage_truncate(struct stage *s, uint64_t size)
 		r = convert(s);
 	if (r == 0 && size > stage_size(s))
 		r = stage_open_spool(s);
-	if (r == 0 && s->spool.fd >= 0)
+	if (r == 0 && spool_is_open(&s->spool))
 		r = spool_truncate(&s->spool, size);
 	if (r < 0)
 		return r;

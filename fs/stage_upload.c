@@ -1,13 +1,16 @@
 /*
  * A stage's changes go up: one delivery at a time, a chain of requests. First the
  * content, as a whole (perhaps while it is still being written: a stream) or as
- * appends; then the mode and the times, if they were set; then a look at the file,
- * which has to be what was sent. Must not know who waits for it. Loop thread only.
+ * appends; then the mode and the times, if they were set; then, where the stage goes on
+ * from what is in the sandbox, a look at the file. For a new file of the usual mode,
+ * in a directory that is known while it is watched, all of that is one request.
+ * Must not know who waits for it. Loop thread only.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "entry.h"
+#include "listing.h"
 #include "stage_i.h"
 
 struct delivery {
@@ -129,10 +132,34 @@ static void void_listing(struct stage *s)
 		entry_void_dir(s->n->parent);
 }
 
-static void confirm(struct delivery *d)
+/* What the sandbox has now, as far as that is known without asking. */
+static void guess(struct delivery *d)
 {
 	struct stage *s = d->s;
 
+	d->seen = s->n->attr;
+	d->seen.size = stage_size(s);
+	d->seen.blocks = d->seen.ino = d->seen.dev = 0;
+	d->seen.nlink = 1;
+	d->seen.mtime = d->seen.ctime = s->mtime;
+	if (s->mode >= 0)
+		d->seen.mode = S_IFREG | (mode_t)s->mode;
+}
+
+/* Whoever wants to know asks; the kernel, too. */
+static void void_attr(struct node *n)
+{
+	node_void_attr(n);
+	if (n->fs->se && n->nlookup > 0)
+		fuse_lowlevel_notify_inval_inode(n->fs->se, n->ino, -1, 0);
+}
+
+static void confirm(struct delivery *d, bool looked)
+{
+	struct stage *s = d->s;
+
+	if (!looked)
+		guess(d);
 	s->confirmed = d->covers;
 	if (s->mode_change <= d->covers)
 		s->mode = -1;
@@ -147,6 +174,8 @@ static void confirm(struct delivery *d)
 		s->n); /* of the file that was there: it has a name less, or was appended to */
 	node_set_attr(s->n, &d->seen);
 	void_listing(s);
+	if (!looked)
+		void_attr(s->n);
 	finish(d, 0);
 }
 
@@ -176,7 +205,18 @@ static void on_looked(struct remote *r, int err)
 	if (err < 0)
 		finish(d, err);
 	else
-		confirm(d);
+		confirm(d, true);
+}
+
+/* All that was to be done is done. Only what is not whole here needs to know what is there. */
+static void conclude(struct delivery *d)
+{
+	const struct stage *s = d->s;
+
+	if (s->appending || s->base_len > 0)
+		request(d, start_look, on_looked);
+	else
+		confirm(d, false);
 }
 
 static void start_utimens(struct remote *r, struct sandbox *sb)
@@ -206,7 +246,7 @@ static void on_utimens(struct remote *r, int err)
 	if (err < 0)
 		finish(d, err);
 	else
-		request(d, start_look, on_looked);
+		conclude(d);
 }
 
 static void set_times(struct delivery *d)
@@ -214,7 +254,7 @@ static void set_times(struct delivery *d)
 	if (d->s->times && d->s->times_change <= d->covers)
 		request(d, start_utimens, on_utimens);
 	else
-		request(d, start_look, on_looked);
+		conclude(d);
 }
 
 static void on_chmod(struct remote *r, int err)
@@ -270,6 +310,29 @@ static ssize_t read_content(void *ctx, char *to, size_t len)
 	return (ssize_t)len;
 }
 
+static void rewind_content(void *ctx)
+{
+	struct delivery *d = ctx;
+
+	d->sent = 0;
+}
+
+/*
+ * What is known of the name, so that the sandbox need not be asked. Only while it tells of
+ * changes: what is a second old may be wrong by now.
+ */
+static unsigned hints(const struct node *n)
+{
+	struct node *dir = n->parent;
+
+	if (!n->thread->watched || !dir || !dir->listing ||
+	    !listing_is_fresh(dir->listing, n->thread))
+		return 0;
+	if (!n->unborn || dir->listing->entries.truncated || listing_find(dir->listing, n->name))
+		return UPLOAD_DIR_THERE;
+	return UPLOAD_DIR_THERE | UPLOAD_NAME_FREE;
+}
+
 static void on_uploaded(struct remote *r, int err);
 
 static void start_upload(struct remote *r, struct sandbox *sb)
@@ -277,14 +340,16 @@ static void start_upload(struct remote *r, struct sandbox *sb)
 	struct delivery *d = of(r);
 	struct stage *s = d->s;
 	char *path CLEANUP_FREE = stage_path(s, r, sb);
-	struct upload how = { .size = -1, .read = read_content, .ctx = d, .fd = -1 };
+	struct upload how = {
+		.size = -1, .read = read_content, .rewind = rewind_content, .ctx = d, .fd = -1
+	};
 
 	if (!path)
 		return;
 	if (d->end != UINT64_MAX)
 		how.size = (int64_t)d->end;
 	how.mode = d->mode = s->mode;
-	how.flags = s->excl ? UPLOAD_NEW : 0;
+	how.flags = hints(s->n) | (s->excl ? UPLOAD_NEW : 0);
 	d->sent = 0;
 	d->sb = sb;
 	transfer_end(&d->x);
