@@ -17,10 +17,10 @@ workspace=/mnt/user-data/workspace
 
 all_rows=(seq readers first random put cpr find ls stats grep tar git
 	far-seq far-find far-ls far-grep entries memory)
-declare -A row_title row_phases
-declare -A expect   # row → the check of the local directory
-declare -A samples  # "row phase contender" → seconds of each round
-declare -A failures # the same → why there are none
+declare -A row_title=() row_phases=()
+declare -A expect=()   # row → the check of the local directory
+declare -A samples=()  # "row phase contender" → seconds of each round
+declare -A failures=() # the same → why there are none
 
 set_sizes() {
 	if [ -n "$quick" ]; then
@@ -87,8 +87,15 @@ git_() {
 		timeout --foreground "$limit" git "$@"
 }
 
+# Not .git: the WebDAV server does not show names that begin with a dot.
+in_repo() {
+	local repo=$1
+	shift
+	git_ --git-dir "$repo/git" --work-tree "$repo/tree" "$@"
+}
+
 make_repo() {
-	make_small "$1" "$2"
+	make_small "$1/tree" "$2"
 	cat >"$work/gitconfig" <<-END
 		[user]
 			name = bench
@@ -103,7 +110,7 @@ make_repo() {
 	END
 	# Older than the index, or git would read them to be sure.
 	find "$1" -type f -exec touch -d '1 hour ago' {} +
-	git_ init -q "$1" && git_ -C "$1" add . && git_ -C "$1" commit -q -m bench
+	in_repo "$1" init -q && in_repo "$1" add . && in_repo "$1" commit -q -m bench
 }
 
 make_files() {
@@ -167,7 +174,7 @@ run_find() { timed find_it "$view/workspace/tree"; }
 run_ls() { timed ls_it "$view/workspace/tree"; }
 run_grep() { timed grep_it "$view/workspace/small"; }
 run_tar() { timed tar_it "$view/workspace/small"; }
-run_git() { timed git_ -C "$view/workspace/repo" status --porcelain; }
+run_git() { timed in_repo "$view/workspace/repo" status --porcelain; }
 run_far_seq() { on_files read "$view/workspace/far-big"; }
 run_far_find() { timed find_it "$view/workspace/far-tree"; }
 run_far_ls() { timed ls_it "$view/workspace/far-tree"; }
@@ -180,15 +187,15 @@ stored_small_() {
 	[ "$(find "$files/cpr" -type f -size 4096c -printf . | wc -c)" = $((small_dirs * 100)) ]
 }
 until_stored() {
-	local stored=$1
+	local is_stored=$1
 	shift
 	"$@" || return
-	"$stored" && return
+	"$is_stored" && return
 	if [[ $mount_who == threadfs-* ]]; then
 		echo "not stored when it was closed" >&2
 		return 1
 	fi
-	await "$limit" "$stored"
+	await "$limit" "$is_stored"
 }
 run_put() {
 	timed until_stored stored_big_ bounded cp "$work/source" "$view/workspace/put" || return
@@ -261,21 +268,24 @@ contends() { [[ " ${contenders[*]} " == *" $1 "* ]]; }
 
 # applies ROW CONTENDER: whether it can be compared there at all.
 applies() {
+	[ -z "${absent[$2]:-}" ] || return 1
 	case "$1 $2" in
 	"far-"*" local" | "far-"*" passthrough") return 1 ;;
 	"put rclone-http" | "cpr rclone-http") return 1 ;; # it only reads
 	"seq curl16" | "first curl16" | "random curl16" | "put curl16" | "far-seq curl16") return 1 ;;
 	*" curl" | *" curl16") declare -F "curl_${1//-/_}" >/dev/null ;;
-	*) [ -z "${absent[$2]:-}" ] ;;
 	esac
 }
 
 # note ROW PHASE CONTENDER COMMAND: one sample, or why there is none.
 note() {
-	local row=$1 key="$1 $2 $3" out t check
-	if ! out=$("$4" 2>"$work/errors"); then
+	local row=$1 key="$1 $2 $3" out t check status=0
+	out=$("$4" 2>"$work/errors") || status=$?
+	if [ "$status" = 124 ]; then
+		failures[$key]="it took longer than $limit s"
+	elif [ "$status" != 0 ]; then
 		failures[$key]=$(tail -n 1 "$work/errors" | cut -c 1-200)
-		: "${failures[$key]:=it took longer than $limit s, or failed without a word}"
+		: "${failures[$key]:=status $status without a word}"
 	else
 		read -r t check <<<"$out" || true
 		if [ "$check" = "${expect[$row]=$check}" ]; then
@@ -296,7 +306,6 @@ measure_curl() {
 		far aiod "$http" || die "$why"
 		http=http://127.0.0.1:$port
 	fi
-	drop_caches
 	note "$row" cold "$who" "curl_${row//-/_}" || true
 }
 
@@ -328,7 +337,8 @@ measure() {
 	echo "$progress" >&2
 }
 
-# The local directory's check, also where it is not shown.
+# The local directory's check, also where it is not shown; and the programs are in
+# memory again.
 learn_check() {
 	local row=$1 out
 	enter local near
@@ -339,8 +349,9 @@ learn_check() {
 
 measure_row() {
 	local row=$1 who i
-	learn_check "$row"
 	for ((i = 0; i < rounds; i++)); do
+		drop_caches
+		learn_check "$row"
 		for who in "${contenders[@]}"; do
 			if [ "$who" != threadfs-1.0 ] && applies "$row" "$who"; then
 				measure "$row" "$who" "$i"
@@ -378,12 +389,12 @@ measure_entries() {
 measure_memory() {
 	local who row entry_count=${entry_counts[-1]}
 	for who in "${contenders[@]}"; do
-		[[ $who == threadfs-* ]] && [ "$who" != threadfs-1.0 ] || continue
+		[[ $who == threadfs-* && $who != threadfs-1.0 ]] && [ -z "${absent[$who]:-}" ] || continue
 		progress="memory: $who"
 		if enter "$who" near; then
 			for row in seq readers random put cpr find ls stats grep tar git entries; do
 				"run_$row" >/dev/null 2>"$work/errors" ||
-					failures["memory rss $who"]="$row: $(tail -n 1 "$work/errors")"
+					failures["memory $row $who"]=$(tail -n 1 "$work/errors" | cut -c 1-200)
 			done
 			rss_kib[$who]=$(awk '$1 == "VmRSS:" { print $2 }' "/proc/$mount_pid/status")
 			peak_kib[$who]=$(awk '$1 == "VmHWM:" { print $2 }' "/proc/$mount_pid/status")
@@ -419,8 +430,9 @@ pick() {
 }
 
 bench_mount() {
-	local row who progress limit=120
-	declare -gA rss_kib peak_kib
+	local row who progress limit=${quick:+30}
+	: "${limit:=180}" # seconds, for one run of a workload
+	declare -gA rss_kib=() peak_kib=()
 	pick rows "$only" "${all_rows[@]}"
 	pick contenders "$contender_list" "${all_contenders[@]}" threadfs-1.0
 	set_sizes

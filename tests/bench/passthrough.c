@@ -72,6 +72,20 @@ static void insert_locked(struct node *n)
 	*bucket = n;
 }
 
+static struct node *add_locked(struct node *parent, const char *name)
+{
+	struct node *n = calloc(1, sizeof(*n));
+
+	if (!n || !(n->name = strdup(name))) {
+		free(n);
+		return NULL;
+	}
+	n->parent = parent;
+	parent->lookups++;
+	insert_locked(n);
+	return n;
+}
+
 /* Out of the table, but not yet gone: the kernel may still know it. */
 static void remove_locked(struct node *n)
 {
@@ -147,12 +161,7 @@ static int make_entry(fuse_ino_t parent, const char *name, struct fuse_entry_par
 	if (fstatat(root_fd, path_of(parent, name, path), &ret->attr, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno;
 	pthread_mutex_lock(&lock);
-	n = find_locked(dir, name);
-	if (!n && (n = calloc(1, sizeof(*n))) && (n->name = strdup(name))) {
-		n->parent = dir;
-		dir->lookups++;
-		insert_locked(n);
-	}
+	n = find_locked(dir, name) ?: add_locked(dir, name);
 	if (n)
 		n->lookups++;
 	pthread_mutex_unlock(&lock);

@@ -16,9 +16,9 @@ mount_pid= # of its daemon; empty: it has none, or ends by itself
 mount_who=
 why= # what went wrong last
 
-declare -A absent      # contender → why it cannot be here
-declare -A server_port # name of a server → its TCP port
-declare -A far_port    # the same through the relay
+declare -A absent=()      # contender → why it cannot be here
+declare -A server_port=() # name of a server → its TCP port
+declare -A far_port=()    # the same through the relay
 
 # ---- processes ----
 
@@ -265,7 +265,6 @@ enter() {
 	davfs2) enter_davfs2_ "$2" ;;
 	*) die "no contender is called '$1'" ;;
 	esac || return
-	drop_caches
 	# What the first use of any mount costs is not what is measured.
 	timeout --foreground 60 ls "$view/uploads" >/dev/null 2>"$work/errors" && return
 	why="does not answer: $(tail -n 1 "$work/errors")"
@@ -329,9 +328,7 @@ enter_davfs2_() {
 		cache_size 4096
 		dir_refresh 3600
 		file_refresh 3600
-		n_cookies 0
-		dav_user root
-		dav_group root
+		buf_size 1024
 		secrets $work/davfs2.secrets
 	END
 	: >"$work/davfs2.secrets"
@@ -342,6 +339,7 @@ enter_davfs2_() {
 	return 1
 }
 
+# A mount's caches end with the mount; these are the machine's.
 drop_caches() {
 	[ "$(id -u)" != 0 ] || { echo 3 >/proc/sys/vm/drop_caches; } 2>/dev/null || true
 }

@@ -82,18 +82,15 @@ show_entries() {
 }
 
 show_remarks() {
-	local who key first=1
-	for who in "${contenders[@]}"; do
-		[ -n "${absent[$who]:-}" ] || continue
-		[ -z "$first" ] || echo
-		first=
+	local who key
+	[ $((${#absent[@]} + ${#failures[@]})) -gt 0 ] || return 0
+	echo
+	for who in "${!absent[@]}"; do
 		echo "- $who is not there: ${absent[$who]}"
-	done
+	done | sort
 	for key in "${!failures[@]}"; do
-		[ -z "$first" ] || echo
-		first=
 		echo "- FAILED: $key: ${failures[$key]}"
-	done
+	done | sort
 }
 
 # ---- what must be shown ----
@@ -218,8 +215,8 @@ judge_memory() {
 	wanted memory || return 0
 	for who in $(ours); do
 		got=FAILED
-		[ -n "${failures["memory rss $who"]:-}" ] ||
-			got=$(awk -v k="${rss_kib[$who]:-0}" 'BEGIN { printf "%.1f", k / 1024 }')
+		[ -z "${rss_kib[$who]:-}" ] ||
+			got=$(awk -v k="${rss_kib[$who]}" 'BEGIN { printf "%.1f", k / 1024 }')
 		verdict memory rss "memory at the end (MiB)" "$who" "≤ 128" "$got" ≤ 128
 	done
 }
