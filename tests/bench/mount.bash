@@ -17,6 +17,7 @@ workspace=/mnt/user-data/workspace
 
 all_rows=(seq readers first random put cpr find ls stats grep tar git
 	far-seq far-find far-ls far-grep entries memory)
+only_far= # a contender that is left out otherwise
 declare -A row_title=() row_phases=()
 declare -A expect=()   # row → the check of the local directory
 declare -A samples=()  # "row phase contender" → seconds of each round
@@ -268,12 +269,13 @@ contends() { [[ " ${contenders[*]} " == *" $1 "* ]]; }
 
 # applies ROW CONTENDER: whether it can be compared there at all.
 applies() {
-	[ -z "${absent[$2]:-}" ] || return 1
+	[ -z "${absent[$2]:-}" ] && [[ $2 != "$only_far" || $1 == far-* ]] || return 1
 	case "$1 $2" in
 	"far-"*" local" | "far-"*" passthrough") return 1 ;;
 	"put rclone-http" | "cpr rclone-http") return 1 ;; # it only reads
 	"seq curl16" | "first curl16" | "random curl16" | "put curl16" | "far-seq curl16") return 1 ;;
-	*" curl" | *" curl16") declare -F "curl_${1//-/_}" >/dev/null ;;
+	"far-"*" curl-unix") return 1 ;;
+	*" curl" | *" curl16" | *" curl-unix") declare -F "curl_${1//-/_}" >/dev/null ;;
 	esac
 }
 
@@ -300,10 +302,10 @@ note() {
 }
 
 measure_curl() {
-	local row=$1 who=$2 in_flight=1 http=$work/aiod.sock port
-	[ "$who" = curl ] || in_flight=16
-	if [[ $row == far-* ]]; then
-		far aiod "$http" || die "$why"
+	local row=$1 who=$2 in_flight=1 http=$work/sock port
+	[ "$who" != curl16 ] || in_flight=16
+	if [ "$who" != curl-unix ]; then
+		near_or_far "$net" aiod || die "$why"
 		http=http://127.0.0.1:$port
 	fi
 	note "$row" cold "$who" "curl_${row//-/_}" || true
@@ -362,12 +364,21 @@ measure_row() {
 
 run_entries() { timed entries_it "$view/workspace/entries-$entry_count"; }
 
-# Who lists, in one fresh mount per round, one directory after another.
+# Those who list many entries: in every dialect.
+listers() {
+	local who
+	for who in "${contenders[@]}"; do
+		[[ $who != local && $who != threadfs-* ]] || echo "$who"
+	done
+	[ -n "$contender_list" ] || echo threadfs-1.0
+}
+
+# One directory after another on one fresh mount per round.
 measure_entries() {
 	local who i n entry_count
 	for ((i = 0; i < rounds; i++)); do
-		for who in "${contenders[@]}"; do
-			[[ $who == local || $who == threadfs-* ]] && [ -z "${absent[$who]:-}" ] || continue
+		for who in $(listers); do
+			[ -z "${absent[$who]:-}" ] || continue
 			progress="entries: $who"
 			if enter "$who" near; then
 				for n in "${entry_counts[@]}"; do
@@ -411,30 +422,44 @@ measure_memory() {
 }
 
 # shellcheck disable=SC2317 # called by the cleanup of scripts/bench
-cleanup_mount() {
-	leave
-	end_strays
-}
+cleanup_mount() { leave; }
 
-# pick NAME LIST CHOICE…: sets the array NAME to those of the comma-separated list.
+# pick NAME LIST CHOICE… [-- CHOICE…]: sets the array NAME to those of the comma-separated
+# list; to all before the -- if it is empty.
 pick() {
 	local -n picked=$1
-	local list=$2 one
+	local list=$2 one choices all
 	shift 2
-	picked=("$@")
-	[ -n "$list" ] || return 0
+	choices=" $* "
+	all=${choices%% -- *}
+	if [ -z "$list" ]; then
+		read -ra picked <<<"$all"
+		return
+	fi
 	IFS=, read -ra picked <<<"$list"
 	for one in "${picked[@]}"; do
-		[[ " $* " == *" $one "* ]] || die "'$one' is none of: $*"
+		[ "$one" != -- ] && [[ $choices == *" $one "* ]] || die "'$one' is none of:${choices/ -- / }"
 	done
 }
 
+# Three minutes are not enough for everybody: of two alike the one goes that was
+# never the best, but where it is the measure.
+without_the_slowest() {
+	local who kept=()
+	for who in "${contenders[@]}"; do
+		[ "$who" = rclone ] || kept+=("$who")
+	done
+	contenders=("${kept[@]}")
+	only_far=sshfs
+}
+
 bench_mount() {
-	local row who progress limit=${quick:+30}
+	local row who progress limit=${quick:+15}
 	: "${limit:=180}" # seconds, for one run of a workload
 	declare -gA rss_kib=() peak_kib=()
 	pick rows "$only" "${all_rows[@]}"
-	pick contenders "$contender_list" "${all_contenders[@]}" threadfs-1.0
+	pick contenders "$contender_list" "${all_contenders[@]}" -- "${more_contenders[@]}"
+	[ -z "$quick" ] || [ -n "$contender_list" ] || without_the_slowest
 	set_sizes
 	need_packages "${build_packages[@]}" "${run_packages[@]}" "${test_packages[@]}" findutils grep tar
 	build "$build_dir"

@@ -8,6 +8,7 @@
 
 all_contenders=(local passthrough curl curl16 threadfs-1.9 threadfs-aiod sshfs-plain sshfs
 	rclone-http rclone davfs2)
+more_contenders=(threadfs-1.0 curl-unix) # if they are named
 peers=(sshfs-plain sshfs rclone-http rclone davfs2) # mounts of others
 
 view=      # where the files of the one that was entered are
@@ -76,18 +77,26 @@ await_port() {
 
 # ---- servers ----
 
-# serve_sandbox DIALECT: a sandbox with the files, on $work/DIALECT.sock.
+# serve_sandbox DIALECT: a sandbox with the files, on a port as the peers' servers.
 serve_sandbox() {
-	local socket=$work/$1.sock
-	[ ! -S "$socket" ] || return 0
-	start_server "$1" "$programs/threadfs-sandboxd" --socket "$socket" --data "$user_data" \
-		--dialect "$1"
-	await 20 curl -sf -o /dev/null --unix-socket "$socket" http://sandbox/v1/sandbox && return
-	why="threadfs-sandboxd: $(last_words "$1")"
+	[ -z "${server_port[$1]:-}" ] || return 0
+	free_port || return
+	start_server "$1" "$programs/threadfs-sandboxd" --listen "127.0.0.1:$port" \
+		--data "$user_data" --dialect "$1"
+	await_port "$1" "$port" || return
+	server_port[$1]=$port
+}
+
+# serve_socket: another one on $work/sock, as embedded sandboxes are.
+serve_socket() {
+	[ ! -S "$work/sock" ] || return 0
+	start_server socket "$programs/threadfs-sandboxd" --socket "$work/sock" --data "$user_data"
+	await 20 curl -sf -o /dev/null --unix-socket "$work/sock" http://sandbox/v1/sandbox && return
+	why="threadfs-sandboxd: $(last_words socket)"
 	return 1
 }
 
-# far NAME TARGET: sets port to where the target (a port, or a socket) is far away.
+# far NAME PORT: sets port to where the server on PORT is far away.
 far() {
 	port=${far_port[$1]:-}
 	[ -z "$port" ] || return 0
@@ -218,7 +227,8 @@ prepare_contender() {
 
 prepare_servers_() {
 	case $1 in
-	curl*) serve_sandbox aiod ;;
+	curl | curl16) serve_sandbox aiod ;;
+	curl-unix) serve_socket ;;
 	sshfs-plain) serve_sftp ;;
 	sshfs) serve_ssh ;;
 	rclone* | davfs2) serve_nginx ;;
@@ -279,7 +289,7 @@ enter_threadfs_() {
 		view=$mount_dir/threads/bench
 		;;
 	far)
-		serve_sandbox "$1" && far "$1" "$work/$1.sock" || return
+		serve_sandbox "$1" && near_or_far far "$1" || return
 		source=http://127.0.0.1:$port
 		view=$mount_dir/threads/default
 		;;
@@ -314,8 +324,9 @@ enter_rclone_() {
 		--transfers 16 --checkers 16 "$@"
 }
 
-# It goes into the background by itself; umount waits for its end.
+# It goes into the background by itself.
 enter_davfs2_() {
+	local pid_file
 	near_or_far "$1" nginx || return
 	rm -rf "$work/davfs2"
 	mkdir -p "$work/davfs2"
@@ -334,9 +345,13 @@ enter_davfs2_() {
 	: >"$work/davfs2.secrets"
 	chmod 600 "$work/davfs2.secrets"
 	mount.davfs "http://127.0.0.1:$port/" "$mount_dir" -o "conf=$work/davfs2.conf" \
-		>"$work/mount-davfs2.log" 2>&1 </dev/null && return
-	why="does not mount: $(last_words mount-davfs2)"
-	return 1
+		>"$work/mount-davfs2.log" 2>&1 </dev/null || {
+		why="does not mount: $(last_words mount-davfs2)"
+		return 1
+	}
+	# It ends by itself when it is unmounted, but not at once.
+	pid_file=${mount_dir#/}
+	mount_pid=$(cat "/run/mount.davfs/${pid_file//\//-}.pid" 2>/dev/null) || mount_pid=
 }
 
 # A mount's caches end with the mount; these are the machine's.
@@ -356,7 +371,7 @@ not_mounted_() { ! is_mounted "$mount_dir"; }
 unmount_() {
 	case $mount_who in
 	threadfs-*) timeout 30 "$programs/threadfs" unmount "$mount_dir" ;;
-	davfs2) timeout 60 umount "$mount_dir" ;;
+	davfs2) umount -i "$mount_dir" ;; # its own helper looks every three seconds
 	*) fusermount3 -u "$mount_dir" ;;
 	esac >/dev/null 2>&1
 }
@@ -379,16 +394,4 @@ leave() {
 	mount_dir=
 	mount_pid=
 	rm -rf "$work/cache" "$work/rclone" "$work/davfs2"
-}
-
-# Processes that were told of $work and still run: daemons that left their parents.
-end_strays() {
-	local file pid
-	for file in /proc/[0-9]*/cmdline; do
-		pid=${file#/proc/}
-		pid=${pid%/cmdline}
-		[ "$pid" != $$ ] && [ "$pid" != "$BASHPID" ] || continue
-		tr '\0' ' ' 2>/dev/null <"$file" | grep -qF "$work/" || continue
-		kill "$pid" 2>/dev/null || true
-	done
 }

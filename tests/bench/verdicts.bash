@@ -71,8 +71,7 @@ show_entries() {
 	done
 	markdown "${line[@]}"
 	rule "${#line[@]}"
-	for who in "${contenders[@]}"; do
-		[[ $who == local || $who == threadfs-* ]] || continue
+	for who in $(listers); do
 		line=("$who")
 		for n in "${entry_counts[@]}"; do
 			line+=("$(cell entries "$n" "$who")")
@@ -191,8 +190,8 @@ judge_random() {
 judge_entries() {
 	local who i a b got from to
 	wanted entries || return 0
-	for who in "${contenders[@]}"; do
-		[[ $who == threadfs-* ]] || continue
+	for who in $(listers); do
+		[ "$who" != local ] || continue
 		to=${entry_counts[-1]}
 		b=$(figure entries "$to" "$who")
 		verdict entries "$to" "entries in one directory" "$who" "all $to are listed" \
