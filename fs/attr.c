@@ -104,9 +104,9 @@ static void got_attr(struct trip *t, int err)
 		/* Whoever has it open still has the file that he opened. */
 		err = n->handles && n->has_attr ? 0 : -ESTALE;
 	} else if (err == 0 && !n->stage) {
-		node_set_attr(n, &t->attr);
+		node_learn(n, &t->attr, &t->asked);
 		if (!trip_is_current(t))
-			node_void_attr(n);
+			node_doubt_attr(n);
 	}
 	if (err < 0)
 		parked_err(&t->parked, err);
@@ -121,6 +121,7 @@ static void got_attr(struct trip *t, int err)
 struct glance {
 	struct remote remote;
 	struct attr attr;
+	struct moment asked;
 	struct node *node;
 };
 
@@ -136,7 +137,7 @@ static void glance_done(struct remote *r, int err)
 	struct glance *g = CONTAINER_OF(r, struct glance, remote);
 
 	if (err == 0)
-		node_set_attr(g->node, &g->attr);
+		node_learn(g->node, &g->attr, &g->asked);
 	g->node->glancing = false;
 	node_unref(g->node);
 	free(g);
@@ -154,6 +155,7 @@ static void glance(struct node *n)
 		g->node = node_ref(n);
 		n->glancing = true;
 		g->remote.quiet = true;
+		g->asked = node_moment(n->thread);
 		remote_begin(&g->remote, n->thread, glance_start, glance_done);
 	}
 	(void)tenant_release(tenant);

@@ -3,6 +3,12 @@
  * sandbox means for it. While the thread's watch is live (thread->watched) what
  * is cached is true until an event says otherwise; else for a second. Loop
  * thread only; the kernel is told by the notifier's own thread (notifier.h).
+ *
+ * What the kernel is given may last as long as it is true here, if it can be taken back:
+ * attributes and names of a node whose answer is current (trip_is_current(), node_is_fresh()); an
+ * absent name after absent_add(); otherwise for what is left of the second, or not at all. A
+ * thread's own directory is in no watch. Who takes a name away from a node without having been
+ * asked by the kernel (node_detach()) tells it, first: notify_entry().
  */
 #pragma once
 

@@ -25,7 +25,7 @@ static void looked(struct trip *t, int err)
 	struct handle *h;
 
 	if (err == 0) {
-		node_set_attr(t->node, &t->attr);
+		node_learn(t->node, &t->attr, &t->asked);
 		for (h = t->node->handles; h; h = h->next)
 			h->reader_old = true;
 	}

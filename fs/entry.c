@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "listing.h"
+#include "notifier.h"
 #include "stage.h"
 
 /* The same place, but another file: what was open stays with the old one. */
@@ -39,7 +40,7 @@ int entry_adopt(struct node *dir, const char *name, const struct attr *attr, boo
 		return r;
 	node_set_attr(n, attr);
 	if (!current)
-		node_void_attr(n);
+		node_doubt_attr(n);
 	*ret = n;
 	return 0;
 }
@@ -86,9 +87,9 @@ int entry_known(struct node *dir, const char *name, struct node **ret)
 void entry_void_dir(struct node *dir)
 {
 	node_void_attr(dir);
-	/* The kernel has its times and link count for a second more otherwise. */
-	if (dir->fs->se && dir->nlookup > 0)
-		fuse_lowlevel_notify_inval_inode(dir->fs->se, dir->ino, -1, 0);
+	/* The kernel has its times and link count otherwise; what it has read of it it drops
+	 * itself. */
+	notify_attr_now(dir->fs, dir->ino);
 }
 
 void entry_done(struct trip *t, int err)

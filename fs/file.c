@@ -162,7 +162,7 @@ static void opened(struct trip *t, int err)
 		err = -ESTALE;
 	if (err == 0) {
 		if (!n->stage)
-			node_set_attr(n, &t->attr);
+			node_learn(n, &t->attr, &t->asked);
 		err = finish_open(&t->parked, n, (int)t->flags);
 	}
 	if (err < 0)
@@ -570,6 +570,12 @@ void file_keep(struct node *n, void (*done)(void *ctx), void *ctx)
 		reader_keep(h->reader, kept, k);
 	}
 	kept(k, 0);
+}
+
+void file_suspect(struct handle *h)
+{
+	if (h->reader && !h->reader_old)
+		reader_suspect(h->reader);
 }
 
 void file_gone(struct node *n)

@@ -27,6 +27,8 @@ int file_stage(struct node *n, bool appends) MUST_CHECK;
  * perhaps at once; what could not be had is logged, and lost for its readers.
  */
 void file_keep(struct node *n, void (*done)(void *ctx), void *ctx);
+/* The file was changed in the sandbox: what is held of it is compared before it is used again. */
+void file_suspect(struct handle *h);
 /* The name is gone. Detaches the node; what is staged belongs nowhere. */
 void file_gone(struct node *n);
 /*

@@ -26,6 +26,7 @@ struct fs_totals {
 	uint64_t bytes_read, bytes_written;      /* through the mount */
 	uint64_t names_dropped, links_refused;   /* of hostile sandboxes */
 	uint64_t commands;
+	uint64_t events, watches_lost; /* coherence.h */
 	unsigned open_files, parked;
 };
 
@@ -42,6 +43,7 @@ struct fs {
 
 	struct node *root, *nodes; /* nodes by ino */
 	fuse_ino_t last_ino;
+	size_t absent_count;    /* absent.h */
 	struct thread *threads; /* by id */
 	/* what is open besides files of sandboxes; at the end nobody closes it for us */
 	struct ctl_open *ctl_opens; /* ctl.c */

@@ -85,7 +85,7 @@ void listing_update(struct listing *l, const char *name, const struct attr *attr
 
 bool listing_is_fresh(const struct listing *l, const struct thread *t)
 {
-	return l->epoch == t->epoch && clock_ms() - l->made_ms < FRESH_MS;
+	return l->epoch == t->epoch && (t->watched || clock_ms() - l->made_ms < FRESH_MS);
 }
 
 void listing_start(struct remote *r, struct sandbox *sb)
@@ -107,8 +107,11 @@ int listing_take(struct trip *t, int err, struct listing **ret)
 	if (err < 0)
 		return err;
 	t->fs->totals.names_dropped += t->entries.dropped;
-	err = listing_new(&t->entries, n->thread->epoch, ret);
-	if (err == 0 && trip_is_current(t)) {
+	err = listing_new(&t->entries, t->asked.epoch, ret);
+	if (err < 0)
+		return err;
+	(*ret)->made_ms = t->asked.ms;
+	if (trip_is_current(t)) {
 		listing_unref(n->listing);
 		n->listing = listing_ref(*ret);
 	}

@@ -21,6 +21,7 @@
 #include "isolation.h"
 #include "log.h"
 #include "node.h"
+#include "notifier.h"
 #include "ops.h"
 #include "paths.h"
 #include "presence.h"
@@ -195,6 +196,14 @@ int mount_fd(const struct mount *m)
 	return m->ended_fd;
 }
 
+/* There, so that who reads fs->notifier has it. */
+static void notify_on_loop(void *ctx)
+{
+	struct on_loop *c = ctx;
+
+	c->r = notifier_start(&c->m->fs);
+}
+
 int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 {
 	struct mount *m = calloc(1, sizeof(*m));
@@ -227,6 +236,12 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 	if (r == 0 && stat(o->mountpoint, &st) < 0) {
 		r = -errno;
 		buf_printf(why, "the mount does not answer: %s", strerrordesc_np(-r));
+	}
+	if (r == 0) {
+		struct on_loop c = { .m = m };
+
+		loop_run(m->fs.loop, notify_on_loop, &c);
+		r = c.r;
 	}
 	if (r == 0) {
 		presence_begin(&m->presence, st.st_dev);
@@ -333,6 +348,22 @@ static void free_on_loop(void *ctx)
 	thread_unref(STEAL(c->m->given));
 }
 
+/*
+ * The kernel may hold a notification until a request is answered, and the loop
+ * still does that; after the provider's shutdown nothing is left to wait for long. If
+ * something does, the connection has to go before its thread can.
+ */
+static int end_notifier(struct mount *m)
+{
+	int r = notifier_stop(&m->fs);
+
+	if (r == 0)
+		return 0;
+	log_error("the kernel does not let go of a notification: aborting the connection");
+	session_abort(&m->fs);
+	return notifier_stop(&m->fs);
+}
+
 int mount_stop(struct mount *m)
 {
 	struct on_loop c = { .m = m };
@@ -343,6 +374,7 @@ int mount_stop(struct mount *m)
 	/* While requests are still read: whoever waits for a sandbox hears that it is over. */
 	if (m->fs.provider)
 		s = provider_shutdown(m->fs.provider);
+	s = end_notifier(m) ?: s;
 	if (m->fs.loop) {
 		loop_run(m->fs.loop, stop_on_loop, &c);
 		loop_run(m->fs.loop, free_on_loop, &c);

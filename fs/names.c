@@ -88,7 +88,7 @@ static void link_looked(struct trip *t, int err)
 
 	if (err == 0 && t->attr.ino && t->other->attr.ino == t->attr.ino) {
 		/* Both names show one number, also if the first had it from before. */
-		node_set_attr(t->other, &t->attr);
+		node_learn(t->other, &t->attr, &t->asked);
 		err = entry_adopt(t->node, t->name, &t->attr, true, &n);
 		if (err == 0) {
 			n->shown = t->other->shown;

@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "absent.h"
 #include "clock.h"
 #include "listing.h"
+#include "notifier.h"
 #include "stage.h"
 #include "thread.h"
 
@@ -109,6 +111,7 @@ static void free_node(struct node *n)
 	if (n->thread && n->thread->root == n)
 		n->thread->root = NULL;
 	void_listing(n);
+	absent_free(n);
 	thread_unref(n->thread);
 	free(n->name);
 	free(n);
@@ -139,6 +142,9 @@ void node_unref(struct node *n)
 void node_looked_up(struct node *n)
 {
 	n->nlookup++;
+	n->told_ms = clock_ms();
+	if (n->parent)
+		n->parent->told_ms = n->told_ms;
 }
 
 void node_forget(struct node *n, uint64_t count)
@@ -283,8 +289,26 @@ bool node_is_fresh(const struct node *n)
 {
 	if (n->unborn)
 		return true;
-	return n->has_attr && n->attr_epoch == n->thread->epoch &&
-	       clock_ms() - n->attr_ms < FRESH_MS;
+	return n->has_attr && n->attr_epoch == n->thread->epoch && n->attr_ms >= 0 &&
+	       (n->thread->watched || clock_ms() - n->attr_ms < FRESH_MS);
+}
+
+struct moment node_moment(const struct thread *t)
+{
+	return (struct moment){ .ms = clock_ms(), .epoch = t->epoch, .voids = t->voids };
+}
+
+bool node_is_since(const struct node *n, const struct moment *asked)
+{
+	return asked->epoch == n->thread->epoch && n->void_seq <= asked->voids;
+}
+
+void node_learn(struct node *n, const struct attr *attr, const struct moment *asked)
+{
+	node_set_attr(n, attr);
+	n->attr_ms = asked->ms;
+	if (!node_is_since(n, asked))
+		node_doubt_attr(n);
 }
 
 void node_set_attr(struct node *n, const struct attr *attr)
@@ -297,11 +321,17 @@ void node_set_attr(struct node *n, const struct attr *attr)
 	n->attr_epoch = n->thread->epoch;
 }
 
-void node_void_attr(struct node *n)
+void node_doubt_attr(struct node *n)
 {
 	n->attr_ms = INT64_MIN / 2;
 	n->void_ms = clock_ms();
 	void_listing(n);
+}
+
+void node_void_attr(struct node *n)
+{
+	node_doubt_attr(n);
+	n->void_seq = ++n->thread->voids;
 }
 
 bool node_is_newer(const struct node *n, int64_t ms)
@@ -320,8 +350,7 @@ void node_void_peers(struct node *n)
 		    other->attr.ino != n->attr.ino || other->attr.dev != n->attr.dev)
 			continue;
 		node_void_attr(other);
-		if (n->fs->se && other->nlookup > 0)
-			fuse_lowlevel_notify_inval_inode(n->fs->se, other->ino, -1, 0);
+		notify_attr_now(n->fs, other->ino);
 	}
 }
 

@@ -12,6 +12,7 @@
 
 #include "fs.h"
 
+struct absent;
 struct ctl_dir;
 struct ctl_file;
 struct listing;
@@ -21,6 +22,12 @@ enum node_kind {
 	NODE_CTL_DIR,  /* ours: the root, threads/, .ctl/, jobs/ … */
 	NODE_CTL_FILE, /* ours */
 	NODE_SANDBOX,  /* something in a sandbox; a thread's root too */
+};
+
+/* When something was asked: what was found to be untrue since makes the answer old. */
+struct moment {
+	int64_t ms;
+	uint64_t epoch, voids; /* the thread's */
 };
 
 struct node {
@@ -38,14 +45,17 @@ struct node {
 	char *name;
 	struct node *children; /* by name */
 
-	uint64_t nlookup; /* the kernel's count */
-	unsigned refs;    /* ours: children, open files, operations */
+	uint64_t nlookup;      /* the kernel's count */
+	int64_t told_ms;       /* when it got an answer about this, or about a name in it */
+	struct absent *absent; /* names that it was told are not there: absent.h */
+	unsigned refs;         /* ours: children, open files, operations */
 
 	/* NODE_SANDBOX: what the sandbox said last */
 	struct attr attr;
 	bool has_attr;
-	int64_t attr_ms; /* when */
-	int64_t void_ms; /* when it was found not to be true any more */
+	int64_t attr_ms;   /* when */
+	int64_t void_ms;   /* when it was found not to be true any more */
+	uint64_t void_seq; /* of that, among all of the thread */
 	uint64_t attr_epoch;
 	bool glancing;           /* a thread's root: somebody asks already */
 	struct listing *listing; /* of a directory, as fresh as it says; or NULL */
@@ -100,8 +110,16 @@ bool node_is_fresh(const struct node *n);
 bool node_is_newer(const struct node *n, int64_t ms);
 /* The sandbox said so now. */
 void node_set_attr(struct node *n, const struct attr *attr);
-/* Ask next time. */
+/* Before asking. */
+struct moment node_moment(const struct thread *t);
+/* Whether nothing that was asked then about the node is void by now. */
+bool node_is_since(const struct node *n, const struct moment *asked);
+/* The sandbox said so when it was asked then; it is kept for the next ones if it still holds. */
+void node_learn(struct node *n, const struct attr *attr, const struct moment *asked);
+/* Ask next time: it was changed. */
 void node_void_attr(struct node *n);
+/* Ask next time: it may be old. */
+void node_doubt_attr(struct node *n);
 /* The file changed under this name: what is known of its other names is void, in the kernel too. */
 void node_void_peers(struct node *n);
 /* What stat(2) shows: the attributes, with the stage's size and times where there is one. */

@@ -1,9 +1,15 @@
 /*
  * Tells the kernel that what it has cached is not true any more, from a thread
  * of its own: the kernel may make a notification wait for a request that only the
- * loop can answer. Functions are for the loop's thread; they never wait. What is
- * told twice before it was sent is sent once; when too much waits, the kernel is
- * told about everything of the mount instead.
+ * loop can answer. The functions are for the loop's thread unless they say otherwise;
+ * they never wait. What is told twice before it was sent is sent once, and only
+ * what the kernel may have is sent: nodes that it counts, and names that it was told are absent
+ * (absent.h). So the queue is bounded by what it was ever given.
+ *
+ * The race: an answer that was given just before may not be in the kernel's cache yet
+ * when the notification arrives, and would come after it. So what was told about in the last
+ * moments (node->told_ms) is notified twice, the second time a moment later. Of an answer
+ * that is given afterwards its owner knows whether it may be kept at all (trip_is_current()).
  */
 #pragma once
 
@@ -11,13 +17,27 @@
 
 struct notifier;
 
-/* With the session mounted; fs->notifier. */
+/* With the session mounted and its first request answered; fs->notifier. */
 int notifier_start(struct fs *fs) MUST_CHECK;
-/* Nothing is sent any more; returns when its thread has ended. Before the session ends. NULL in
- * fs->notifier is fine, there and below (tests without a mount). */
-void notifier_stop(struct fs *fs);
+/*
+ * Nothing is sent any more; returns when its thread has ended. Not on the loop's thread, which
+ * must go on answering meanwhile; before the session ends. Returns 0, or -ETIMEDOUT if the kernel
+ * still holds the thread after a while: then the session has to be aborted (session_abort())
+ * and this called again. NULL in fs->notifier is fine, there and below (tests without a mount).
+ */
+int notifier_stop(struct fs *fs) MUST_CHECK;
 
 /* Attributes of an inode; with data also its pages (of a directory: what readdir has cached). */
 void notify_inode(struct fs *fs, fuse_ino_t ino, bool data);
-/* A name in a directory, whether it was there or not. */
+/* A name in a directory, whether it was there or not: it is looked up before it is used again. */
 void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name);
+
+/*
+ * Attributes of an inode, before this returns: for changes of our own, which whoever made them
+ * may look at as soon as he is answered. This is the only one that the kernel makes wait for
+ * nobody.
+ */
+void notify_attr_now(struct fs *fs, fuse_ino_t ino);
+
+/* How many were sent so far; any thread. */
+uint64_t notifier_sent(struct fs *fs);

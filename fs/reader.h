@@ -31,9 +31,13 @@ void reader_free(struct reader *r);
  *  - nothing was read of the old one yet, or the read begins at or behind its
  *    end (tail -f): the new one is taken;
  *  - it only grew, and the bytes just before are still the same: likewise;
+ *  - it was changed in place, and the last read went to its end, or this one begins at
+ *    its start: likewise, as whoever reads it again wants to see that;
  *  - otherwise -ESTALE, from then on.
  */
 void reader_read(struct reader *r, struct read_op *op);
+/* It may be another version: to be seen before anything more is read. */
+void reader_suspect(struct reader *r);
 /* Whoever asked does not want it any more; done() is not called. */
 void reader_cancel(struct reader *r, struct read_op *op);
 

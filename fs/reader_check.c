@@ -14,6 +14,7 @@ struct check {
 	struct reader *reader; /* NULL: nobody wants to know */
 	struct attr now;
 	uint64_t writes; /* the thread's, at the start */
+	struct moment asked;
 };
 
 /* ---- judging ---- */
@@ -52,6 +53,18 @@ static bool all_wait_behind(const struct reader *r)
 			return false;
 	}
 	return r->waiting;
+}
+
+/* Nobody is in the middle of it. */
+static bool begins_anew(const struct reader *r)
+{
+	struct read_op *op;
+
+	DL_FOREACH (r->waiting, op) {
+		if (op->offset == 0)
+			return true;
+	}
+	return r->last.end >= r->version.size;
 }
 
 /* ---- consequences ---- */
@@ -129,14 +142,28 @@ static void judge(struct reader *r, const struct attr *now)
 		adopt(r, now, grown && r->touched);
 	} else if (has_grown(was, now)) {
 		r->growing = true;
+		r->anew = begins_anew(r);
 		adopt(r, now, true);
 		r->doubt = DOUBT_ALL;
 	} else if (was_renamed(was, now)) {
+		r->anew = begins_anew(r);
 		adopt(r, now, true);
 		r->doubt = DOUBT_ALL;
+	} else if (S_ISREG(now->mode) && same_file(was, now) && begins_anew(r)) {
+		adopt(r, now, false);
 	} else {
 		r->stale = true;
 	}
+}
+
+void reader_differs(struct reader *r)
+{
+	struct attr now = r->version;
+
+	if (r->anew)
+		adopt(r, &now, false);
+	else
+		r->stale = true;
 }
 
 /*
@@ -151,8 +178,9 @@ void reader_look(struct reader *r, const struct read_op *op)
 	 * Old bytes must not get among the pages that the kernel has of the new version. What the
 	 * node was seen as counts here, however long ago: it is a reason to look, no more.
 	 */
-	if (!r->kept && !r->stale && !attr_same_version(&n->attr, &r->version) &&
-	    !has_grown(&r->version, &n->attr)) {
+	if (!r->kept && !r->stale &&
+	    (r->suspect ||
+	     (!attr_same_version(&n->attr, &r->version) && !has_grown(&r->version, &n->attr)))) {
 		r->suspect = true;
 		reader_check(r);
 	}
@@ -180,7 +208,7 @@ static void on_checked(struct remote *remote, int err)
 		r->check = NULL;
 		r->suspect = false;
 		if (err == 0 && c->writes == c->node->thread->writes)
-			node_set_attr(c->node, &c->now);
+			node_learn(c->node, &c->now, &c->asked);
 		reader_enter(r);
 		if (r->kept)
 			; /* it does not matter any more */
@@ -227,8 +255,20 @@ void reader_check(struct reader *r)
 	c->reader = r;
 	c->node = node_ref(r->node);
 	c->writes = r->node->thread->writes;
+	c->asked = node_moment(r->node->thread);
 	r->check = c;
 	remote_begin(&c->remote, r->node->thread, start, on_checked);
+}
+
+void reader_suspect(struct reader *r)
+{
+	if (r->kept || r->stale)
+		return;
+	r->suspect = true;
+	/* One that is under way may have been asked before. */
+	reader_check_leave(r);
+	if (r->waiting || r->keeps)
+		reader_check(r);
 }
 
 void reader_check_leave(struct reader *r)

@@ -54,7 +54,7 @@ static bool may_resume(const struct reader *r, const struct fetch *f, int err)
 static bool is_settled(struct reader *r, const struct fetch *f, int err)
 {
 	if (f->differs) {
-		r->stale = true;
+		reader_differs(r);
 		return true;
 	}
 	if (f->unranged) /* the next one will take another way */

@@ -52,6 +52,7 @@ struct reader {
 	bool growing; /* it changes too fast for strict fetches */
 	/* It grew: whether these samples of what was handed out are still so is to be seen. */
 	unsigned doubt;
+	bool anew; /* if they are not, nobody minds: it is read from the start, or was to the end */
 	bool suspect;        /* the node was seen as another: serve nothing */
 	bool stale;          /* it is lost */
 	bool kept;           /* all is here: the sandbox is not asked any more */
@@ -143,5 +144,7 @@ void reader_look(struct reader *r, const struct read_op *op);
 void reader_check_leave(struct reader *r);
 /* Something ended with -ESTALE. */
 void reader_changed(struct reader *r);
+/* What was handed out is not what the version that was taken has. */
+void reader_differs(struct reader *r);
 /* The node was seen as another version, and not only longer. */
 bool reader_is_outdated(const struct reader *r);

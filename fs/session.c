@@ -10,6 +10,8 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/sysmacros.h>
 
 #include "log.h"
 #include "mounts.h"
@@ -207,6 +209,27 @@ void session_stop(struct fs *fs)
 	fuse_session_exit(fs->se); /* answers that come too late are no error */
 	if (has_ended(fs) || is_ours(fs))
 		fuse_session_unmount(fs->se); /* of one that has ended it only forgets the name */
+}
+
+/* Whoever waits in the kernel for an answer that will not come is let go. */
+void session_abort(struct fs *fs)
+{
+	char path[64];
+	int fd;
+
+	if (!fs->session)
+		return;
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", minor(fs->session->dev));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (write(fd, "1", 1) == 1) {
+			close(fd);
+			return;
+		}
+		close(fd);
+	}
+	if (is_ours(fs))
+		umount2(fs->opt->mountpoint, MNT_FORCE); /* it is busy: that only aborts */
 }
 
 void session_close(struct fs *fs)

@@ -88,6 +88,7 @@ static int take_base(struct stage *s, const struct attr *seen)
 	if (!S_ISREG(seen->mode) || (s->base_read && !same_content(&s->base, seen)))
 		return -ESTALE;
 	node_set_attr(s->n, seen);
+	node_doubt_attr(s->n); /* the stage answers for now */
 	s->base = *seen;
 	s->base_len = MIN(seen->size, s->cut);
 	s->base_old = false;

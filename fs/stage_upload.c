@@ -27,7 +27,8 @@ struct delivery {
 	int mode; /* that went with the content; -1: none */
 	unsigned looks;
 	struct attr seen;
-	char *piece; /* of APPENDS */
+	struct moment looked; /* when that was asked */
+	char *piece;          /* of APPENDS */
 	size_t piece_len;
 };
 
@@ -172,7 +173,7 @@ static void confirm(struct delivery *d, bool looked)
 	}
 	node_void_peers(
 		s->n); /* of the file that was there: it has a name less, or was appended to */
-	node_set_attr(s->n, &d->seen);
+	node_learn(s->n, &d->seen, &d->looked);
 	void_listing(s);
 	if (!looked)
 		void_attr(s->n);
@@ -183,6 +184,7 @@ static void start_look(struct remote *r, struct sandbox *sb)
 {
 	char *path CLEANUP_FREE = stage_path(of(r)->s, r, sb);
 
+	of(r)->looked = node_moment(r->thread);
 	if (path)
 		sandbox_lstat(sb, &r->call, path, &of(r)->seen);
 }

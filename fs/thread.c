@@ -8,11 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "absent.h"
 #include "clock.h"
+#include "coherence.h"
 #include "ident.h"
 #include "jobs.h"
 #include "log.h"
 #include "node.h"
+#include "notifier.h"
 #include "remote.h"
 
 /* ---- records ---- */
@@ -73,6 +76,7 @@ void thread_unref(struct thread *t)
 	HASH_DEL(t->fs->threads, t);
 	jobs_free(t->jobs);
 	thread_let_go(t);
+	coherence_free(t);
 	tenant_put(t->tenant);
 	free(t->last_message);
 	free(t);
@@ -139,8 +143,10 @@ void thread_touch(struct thread *t)
 		thread_ref(t);
 		probe(t);
 	}
-	if (t->own_lease)
+	if (t->own_lease) {
 		ev_timer_again(t->fs->ev, &t->linger);
+		coherence_begin(t);
+	}
 }
 
 void thread_let_go(struct thread *t)
@@ -170,24 +176,30 @@ void thread_unlease(struct thread *t)
 
 /* ---- what is cached ---- */
 
+/*
+ * Names and attributes. Pages go when the new attributes differ, but those of what is
+ * open go now: a mapping asks for no attributes.
+ */
 static void void_kernel(struct node *n)
 {
 	struct node *child, *next;
 
 	if (n->kind != NODE_SANDBOX)
 		return;
-	/* Attributes only: that waits for nobody, so it is allowed here. Pages
-	 * go when the new attributes differ. */
-	if (n->nlookup > 0)
-		fuse_lowlevel_notify_inval_inode(n->fs->se, n->ino, -1, 0);
-	HASH_ITER (by_name, n->children, child, next)
+	notify_attr_now(n->fs, n->ino);
+	if (S_ISDIR(n->attr.mode) || (n->handles && !n->stage))
+		notify_inode(n->fs, n->ino, true);
+	absent_void(n);
+	HASH_ITER (by_name, n->children, child, next) {
+		notify_entry(n->fs, n->ino, child->name);
 		void_kernel(child);
+	}
 }
 
 void thread_void_caches(struct thread *t)
 {
 	t->epoch++;
-	if (t->root && t->fs->se && !t->fs->ending)
+	if (t->root && !t->fs->ending)
 		void_kernel(t->root);
 }
 

@@ -39,6 +39,8 @@ struct thread {
 	bool watched; /* the sandbox tells of changes: what is cached does not age (cache.h) */
 	/* Counts our own changes: an answer that was asked for before one is not cached. */
 	uint64_t writes;
+	/* Counts what was found to be untrue, a node at a time: node->void_seq. */
+	uint64_t voids;
 
 	struct coherence *coherence; /* coherence.h; NULL: it was never watched */
 

@@ -231,6 +231,7 @@ static void made(struct remote *r, int err)
 		thread_set_known(q->thread, false);
 	if (err == 0 && threads_node(q->dir, q->thread, &n) == 0) {
 		node_set_attr(n, &q->attr);
+		node_doubt_attr(n);
 		node_unref(n);
 	}
 	quest_end(q, err);

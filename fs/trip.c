@@ -96,19 +96,28 @@ void trip_begin(struct trip *t, void (*start)(struct remote *r, struct sandbox *
 	if (t->changes)
 		t->node->thread->writes++;
 	t->writes = t->node->thread->writes;
+	t->asked = node_moment(t->node->thread);
 	remote_begin(&t->remote, t->node->thread, start, on_done);
 	if (t->interrupted)
 		remote_cancel(&t->remote);
 }
 
-bool trip_is_current(const struct trip *t)
+static bool is_undisturbed(const struct trip *t)
 {
 	return t->writes + (t->changes ? 1 : 0) == t->node->thread->writes;
 }
 
+bool trip_is_current(const struct trip *t)
+{
+	struct node *n = t->name ? node_child(t->node, t->name) : NULL;
+
+	return is_undisturbed(t) && node_is_since(t->node, &t->asked) &&
+	       (!n || node_is_since(n, &t->asked));
+}
+
 bool trip_looks_again(struct trip *t)
 {
-	return !trip_is_current(t) && !t->interrupted && ++t->looks < LOOKS_MAX;
+	return !is_undisturbed(t) && !t->interrupted && ++t->looks < LOOKS_MAX;
 }
 
 char *trip_path(struct trip *t, const struct node *n, const char *name, struct sandbox *sb)

@@ -22,9 +22,10 @@ struct trip {
 	struct fs *fs;
 	struct node *node, *other; /* counted */
 	char *name, *name2;
-	uint64_t writes;  /* the thread's, when the operation began */
-	bool interrupted; /* the kernel says so once: the next operation does not run, either */
-	bool changes;     /* something in the sandbox, so caches are not to be believed */
+	uint64_t writes;     /* the thread's, when the operation began */
+	struct moment asked; /* likewise */
+	bool interrupted;    /* the kernel says so once: the next operation does not run, either */
+	bool changes;        /* something in the sandbox, so caches are not to be believed */
 	void (*done)(struct trip *t, int err);
 
 	/* counted; nothing of these is uploaded until the trip has ended: file_settle() */
@@ -64,7 +65,8 @@ static inline struct trip *trip_of(struct remote *r)
 {
 	return CONTAINER_OF(r, struct trip, remote);
 }
-/* Nothing was changed through us since the operation began: its answer may be kept. */
+/* Nothing was changed through us since the operation began, and nothing in the sandbox that we
+ * heard of: what it says about t->node, or t->name in it, may be kept. */
 bool trip_is_current(const struct trip *t);
 
 /*
