@@ -248,6 +248,10 @@ static int take_record(struct entries *e, struct cursor *c, bool recursive)
 	target = take_string(c, &target_len);
 	if (c->bad || (target_len > 0 && !S_ISLNK(type)))
 		return -EBADMSG;
+	if (recursive && name_len > 2 && name[0] == '.' && name[1] == '/') {
+		name += 2;
+		name_len -= 2;
+	}
 	if (name_len == 0) /* the directory itself */
 		return 0;
 	if (!type || target_len > PATH_BYTES_MAX || !name_is_listed(name, name_len, recursive)) {

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "jsonw.h"
@@ -15,7 +16,9 @@
 #include "status.h"
 
 enum {
-	EXIT_NO_DIR = 3, /* of our script; find itself ends with 0 or 1 */
+	EXIT_NO_DIR = 3,         /* of our script; find itself ends with 0 or 1 */
+	EXIT_CUT = 128 + 13,     /* by head, which had enough: SIGPIPE */
+	TREES_MAX = 64 * 1024,   /* of the names, as they are quoted */
 };
 
 struct list_op {
@@ -24,6 +27,9 @@ struct list_op {
 	struct exchange x; /* for the server's own listing */
 	char *dir;
 	unsigned depth;
+	/* of several trees: their names, quoted, and how many entries they may have in all */
+	struct buf trees;
+	unsigned max;
 	struct entries *ret;
 };
 
@@ -127,11 +133,15 @@ static void take_found(struct list_op *o)
 {
 	struct posix_run *run = &o->run;
 	struct entries e CLEANUP_ENTRIES = { 0 };
-	int r = run->exit_code ? judge(run, &e.incomplete) : 0;
+	int r = 0;
 
-	if (r == 0)
-		r = forgive_excess(
-			&e, entries_parse_find(&e, run->out.data, run->out.len, o->depth != 1));
+	r = forgive_excess(&e,
+			   entries_parse_find(&e, run->out.data, run->out.len, o->depth != 1));
+	/* What find says when its reader has enough is of no interest. */
+	if (o->max && e.n + e.dropped >= o->max)
+		e.truncated = true;
+	else if (r == 0 && run->exit_code)
+		r = judge(run, &e.incomplete);
 	if (r)
 		op_finish_with(&o->op, r, answer_printable(run->err.data ?: "", run->err.len));
 	else
@@ -143,9 +153,14 @@ static void on_found(struct posix_run *run, int err)
 	struct list_op *o = CONTAINER_OF(run, struct list_op, run);
 
 	if (err == 0 && is_missing(run)) {
+		if (o->max) {
+			op_finish(&o->op, -EOPNOTSUPP);
+			return;
+		}
 		o->op.sb->features.find = NO;
 		ask_server(o);
-	} else if (err || (run->exit_code != 0 && run->exit_code != 1)) {
+	} else if (err || (run->exit_code != 0 && run->exit_code != 1 &&
+			   !(o->max && run->exit_code == EXIT_CUT))) {
 		posix_run_finish_op(run, err);
 	} else {
 		take_found(o);
@@ -158,7 +173,10 @@ static void start(struct op *op)
 	struct posix_run *run = &o->run;
 
 	if (op->sb->features.find == NO) {
-		ask_server(o);
+		if (o->max)
+			op_finish(op, -EOPNOTSUPP);
+		else
+			ask_server(o);
 		return;
 	}
 	posix_run_init(run, op, on_found);
@@ -170,6 +188,16 @@ static void start(struct op *op)
 	 * From inside the directory: it may be a link, its own path may be as
 	 * long as paths can be, and what is not a directory says so.
 	 */
+	if (o->max) {
+		shell_printf(&run->script, "command cd -P -- %s || exit %d; set -o pipefail; find",
+			     o->dir, (int64_t)EXIT_NO_DIR);
+		buf_append(&run->script, o->trees.data, o->trees.len);
+		/* Two of these to an entry. */
+		shell_printf(&run->script, " -printf %s | head -z -n %d", ENTRIES_TREES_FORMAT,
+			     2 * (int64_t)o->max);
+		posix_run_start(run);
+		return;
+	}
 	shell_printf(&run->script, "command cd -P -- %s || exit %d; exec find . -mindepth 1",
 		     o->dir, (int64_t)EXIT_NO_DIR);
 	if (o->depth > 0)
@@ -184,6 +212,7 @@ static void release(struct op *op)
 
 	posix_run_release(&o->run);
 	exchange_release(&o->x);
+	buf_release(&o->trees);
 	free(o->dir);
 	free(o);
 }
@@ -200,6 +229,43 @@ void sandbox_list(struct sandbox *sb, struct call *call, const char *dir, unsign
 		free(STEAL(o));
 	if (o) {
 		o->depth = depth > INT_MAX ? 0 : depth; /* find counts no further */
+		o->ret = ret;
+	}
+	op_submit((struct op *)o, sb, call, start, release);
+}
+
+void sandbox_list_trees(struct sandbox *sb, struct call *call, const char *dir,
+			const char *const *names, size_t count, unsigned max, struct entries *ret)
+{
+	struct buf trees CLEANUP_BUF = BUF_INIT(TREES_MAX);
+	struct list_op *o;
+
+	if (!sandbox_allows(sb, call, dir))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		char *path CLEANUP_FREE = NULL;
+
+		if (!name_is_component(names[i], strlen(names[i]))) {
+			op_reject(sb, call, -EINVAL, "not a name");
+			return;
+		}
+		if (asprintf(&path, "./%s", names[i]) < 0) {
+			op_reject(sb, call, -ENOMEM, NULL);
+			return;
+		}
+		shell_printf(&trees, " %s", path);
+	}
+	if (trees.error || count == 0 || max == 0) {
+		op_reject(sb, call, trees.error ?: -EINVAL, NULL);
+		return;
+	}
+	o = calloc(1, sizeof(*o));
+	if (o && !(o->dir = strdup(dir)))
+		free(STEAL(o));
+	if (o) {
+		o->trees = trees;
+		trees = BUF_INIT(0);
+		o->max = max;
 		o->ret = ret;
 	}
 	op_submit((struct op *)o, sb, call, start, release);

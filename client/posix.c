@@ -159,15 +159,34 @@ void sandbox_statfs(struct sandbox *sb, struct call *call, const char *path, str
 
 /* ---- names ---- */
 
-void sandbox_mkdir(struct sandbox *sb, struct call *call, const char *path, mode_t mode)
+/* A command that is the last one needs no process of its own. */
+static const char *first(const struct attr *ret)
+{
+	return ret ? "command " : "exec ";
+}
+
+/* With a look at path afterwards, if ret is given. */
+static void submit_change(struct sandbox *sb, struct call *call, struct buf *script,
+			  const char *path, struct attr *ret)
+{
+	static const struct kind looked = { .done = on_lstat };
+
+	if (ret)
+		shell_printf(script, " && exec stat -c %s -- %s", ATTR_STAT_FORMAT, path);
+	submit(sb, call, script, ret ? &looked : &a_change, ret);
+}
+
+void sandbox_mkdir(struct sandbox *sb, struct call *call, const char *path, mode_t mode,
+		   struct attr *ret)
 {
 	struct buf script CLEANUP_BUF = BUF_INIT(SCRIPT_MAX);
 
 	if (!sandbox_allows(sb, call, path))
 		return;
 	/* With -m the sandbox's umask does not count: the caller's has been applied. */
-	shell_printf(&script, "exec mkdir -m %o -- %s", (unsigned)mode & 07777, path);
-	submit(sb, call, &script, &a_change, NULL);
+	buf_puts(&script, first(ret));
+	shell_printf(&script, "mkdir -m %o -- %s", (unsigned)mode & 07777, path);
+	submit_change(sb, call, &script, path, ret);
 }
 
 void sandbox_rmdir(struct sandbox *sb, struct call *call, const char *path)
@@ -190,17 +209,20 @@ void sandbox_unlink(struct sandbox *sb, struct call *call, const char *path)
 	submit(sb, call, &script, &a_change, NULL);
 }
 
-void sandbox_link(struct sandbox *sb, struct call *call, const char *from, const char *to)
+void sandbox_link(struct sandbox *sb, struct call *call, const char *from, const char *to,
+		  struct attr *ret)
 {
 	struct buf script CLEANUP_BUF = BUF_INIT(SCRIPT_MAX);
 
 	if (!sandbox_allows(sb, call, from) || !sandbox_allows(sb, call, to))
 		return;
-	shell_printf(&script, "exec link -- %s %s", from, to);
-	submit(sb, call, &script, &a_change, NULL);
+	buf_puts(&script, first(ret));
+	shell_printf(&script, "link -- %s %s", from, to);
+	submit_change(sb, call, &script, to, ret);
 }
 
-void sandbox_symlink(struct sandbox *sb, struct call *call, const char *target, const char *path)
+void sandbox_symlink(struct sandbox *sb, struct call *call, const char *target, const char *path,
+		     struct attr *ret)
 {
 	struct buf script CLEANUP_BUF = BUF_INIT(SCRIPT_MAX);
 
@@ -210,8 +232,9 @@ void sandbox_symlink(struct sandbox *sb, struct call *call, const char *target, 
 		op_reject(sb, call, -ENAMETOOLONG, "the link's target is too long");
 		return;
 	}
-	shell_printf(&script, "exec ln -s -T -- %s %s", target, path);
-	submit(sb, call, &script, &a_change, NULL);
+	buf_puts(&script, first(ret));
+	shell_printf(&script, "ln -s -T -- %s %s", target, path);
+	submit_change(sb, call, &script, path, ret);
 }
 
 /* ---- rename ---- */
@@ -314,15 +337,17 @@ void sandbox_rename(struct sandbox *sb, struct call *call, const char *from, con
 
 /* ---- attributes ---- */
 
-void sandbox_chmod(struct sandbox *sb, struct call *call, const char *path, mode_t mode)
+void sandbox_chmod(struct sandbox *sb, struct call *call, const char *path, mode_t mode,
+		   struct attr *ret)
 {
 	struct buf script CLEANUP_BUF = BUF_INIT(SCRIPT_MAX);
 
 	if (!sandbox_allows(sb, call, path))
 		return;
 	/* With less than five digits chmod keeps the set-id bits of directories. */
-	shell_printf(&script, "exec chmod 0000%o -- %s", (unsigned)mode & 07777, path);
-	submit(sb, call, &script, &a_change, NULL);
+	buf_puts(&script, first(ret));
+	shell_printf(&script, "chmod 0000%o -- %s", (unsigned)mode & 07777, path);
+	submit_change(sb, call, &script, path, ret);
 }
 
 /* As date strings have it: half a second before the epoch, { -1, 500000000 }, is -0.5. */
@@ -366,7 +391,7 @@ static void append_touch(struct buf *to, const char *which, const struct timespe
 }
 
 void sandbox_utimens(struct sandbox *sb, struct call *call, const char *path,
-		     const struct timespec times[2])
+		     const struct timespec times[2], struct attr *ret)
 {
 	struct buf script CLEANUP_BUF = BUF_INIT(SCRIPT_MAX);
 
@@ -388,7 +413,7 @@ void sandbox_utimens(struct sandbox *sb, struct call *call, const char *path,
 	if (script.len == 0 && !script.error)
 		op_reject(sb, call, 0, NULL); /* nothing to do, which utimensat(2) does, too */
 	else
-		submit(sb, call, &script, &a_change, NULL);
+		submit_change(sb, call, &script, path, ret);
 }
 
 /* ---- content ---- */

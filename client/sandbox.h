@@ -100,22 +100,40 @@ void sandbox_ping(struct sandbox *sb, struct call *call);
  * only. */
 void sandbox_list(struct sandbox *sb, struct call *call, const char *dir, unsigned depth,
 		  struct entries *ret);
+/*
+ * Several directories below dir (names: single components) with all that is in
+ * them, one after the other, each before what it holds and that before its next sibling, at most max
+ * entries: then ret->truncated, and only the directories above the last entry (and that
+ * one itself) are not complete. -EOPNOTSUPP where the sandbox has no tools for it.
+ */
+void sandbox_list_trees(struct sandbox *sb, struct call *call, const char *dir,
+			const char *const *names, size_t count, unsigned max, struct entries *ret);
 void sandbox_lstat(struct sandbox *sb, struct call *call, const char *path, struct attr *ret);
 void sandbox_readlink(struct sandbox *sb, struct call *call, const char *path, char **ret_target);
-void sandbox_mkdir(struct sandbox *sb, struct call *call, const char *path, mode_t mode);
+/*
+ * These changes look at the result in the same breath, if ret is given (it may be
+ * NULL): a second trip is saved. An error may then be of that look, as it would be of one
+ * that is made afterwards.
+ */
+void sandbox_mkdir(struct sandbox *sb, struct call *call, const char *path, mode_t mode,
+		   struct attr *ret);
+void sandbox_link(struct sandbox *sb, struct call *call, const char *from, const char *to,
+		  struct attr *ret);
+/* target is any string; it is not checked against the view. */
+void sandbox_symlink(struct sandbox *sb, struct call *call, const char *target, const char *path,
+		     struct attr *ret);
+/* chmod, truncate and the copies follow symbolic links, as the system calls do. */
+void sandbox_chmod(struct sandbox *sb, struct call *call, const char *path, mode_t mode,
+		   struct attr *ret);
+/* times as in utimensat(2), of the link itself; UTIME_NOW and UTIME_OMIT allowed. ret is untouched
+ * if there is nothing to do. */
+void sandbox_utimens(struct sandbox *sb, struct call *call, const char *path,
+		     const struct timespec times[2], struct attr *ret);
 void sandbox_rmdir(struct sandbox *sb, struct call *call, const char *path);
 void sandbox_unlink(struct sandbox *sb, struct call *call, const char *path);
 /* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE (-EOPNOTSUPP where the sandbox cannot). */
 void sandbox_rename(struct sandbox *sb, struct call *call, const char *from, const char *to,
 		    unsigned flags);
-void sandbox_link(struct sandbox *sb, struct call *call, const char *from, const char *to);
-/* target is any string; it is not checked against the view. */
-void sandbox_symlink(struct sandbox *sb, struct call *call, const char *target, const char *path);
-/* chmod, truncate and the copies follow symbolic links, as the system calls do. */
-void sandbox_chmod(struct sandbox *sb, struct call *call, const char *path, mode_t mode);
-/* times as in utimensat(2), of the link itself; UTIME_NOW and UTIME_OMIT allowed. */
-void sandbox_utimens(struct sandbox *sb, struct call *call, const char *path,
-		     const struct timespec times[2]);
 void sandbox_truncate(struct sandbox *sb, struct call *call, const char *path, uint64_t size);
 void sandbox_statfs(struct sandbox *sb, struct call *call, const char *path, struct fs_stat *ret);
 /* Copies a file inside the sandbox, replacing the target's content. */

@@ -10,49 +10,84 @@
 #include "clock.h"
 #include "entry.h"
 #include "file.h"
-#include "listing.h"
+#include "lister.h"
+#include "shelf.h"
 #include "stage.h"
 #include "symlink.h"
 
 /* ---- lookup ---- */
 
-enum { MISSES_MAX = 8 };
+enum {
+	WORTH = 256,      /* listing so many names costs about as much as asking for one */
+	NAME_BYTES = 32,  /* of a directory's size, more or less, on the usual file systems */
+	STALE_FEW = 4,    /* names that are asked for one by one */
+};
 
 /*
- * Name after name of a directory whose listing is too old is asked for (ls -l,
- * find): then another listing is cheaper than all of these.
+ * Whether to list the directory rather than to ask for one name: at once if it
+ * is small, or else when as many names were asked for as make a listing worth while.
  */
-static bool wants_listing(struct node *dir, const char *name)
+static bool wants_listing(struct node *dir)
 {
-	struct listing *l = dir->listing;
+	struct listing *l = shelf_of(dir);
+	uint64_t expected = 0;
 
-	return l && l->entries.n > MISSES_MAX && listing_find(l, name) && l->misses++ >= MISSES_MAX;
+	if (l && listing_left_ms(l, dir->thread) > 0) {
+		/* All but some names of it are known, or it is too large to be known. */
+		if (l->stale <= STALE_FEW || !l->complete)
+			return false;
+		return l->misses++ >= STALE_FEW + l->live / WORTH;
+	}
+	if (l)
+		expected = l->live;
+	else if (dir->has_attr)
+		expected = dir->attr.size / NAME_BYTES;
+	return (uint64_t)++dir->misses * WORTH >= expected;
 }
 
-static void relisted(struct trip *t, int err)
+static void lookup_known(struct parked *p, struct node *dir, const char *name, int r,
+			 struct node *n)
 {
-	struct listing *l;
-	struct node *n;
+	if (r == -ENOENT) {
+		struct listing *l = shelf_of(dir);
+		struct moment asked = { .ms = l ? l->asked_ms : 0, .epoch = l ? l->epoch : 0 };
 
-	err = listing_take(t, err, &l);
-	if (err == 0) {
-		listing_unref(l);
-		err = entry_known(t->node, t->name, &n);
-	}
-	if (err == -EAGAIN) {
-		trip_begin(t, trip_lstat, entry_done);
-	} else if (err < 0) {
-		parked_err(&t->parked, err);
+		entry_reply_absent(p, dir, name, &asked);
+	} else if (r < 0) {
+		parked_err(p, r);
 	} else {
-		entry_reply(&t->parked, n);
+		entry_reply(p, n);
 		node_unref(n);
 	}
+}
+
+static void relisted(struct trip *t, int err, struct listing *l)
+{
+	struct node *n = NULL;
+
+	(void)l;
+	if (!t->parked.req)
+		return;
+	t->node->misses = 0;
+	if (err == 0)
+		err = entry_known(t->node, t->name, &n);
+	if (err == -EAGAIN)
+		trip_begin(t, trip_lstat, entry_done);
+	else
+		lookup_known(&t->parked, t->node, t->name, err, n);
+}
+
+/* Whoever reads names and then looks at each wants their attributes with the names: dir.c. */
+static void count_lookup(struct node *dir, const struct node *n)
+{
+	if (!S_ISDIR(n->attr.mode))
+		dir_was_searched(dir);
 }
 
 void sandbox_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 {
 	struct fs *fs = dir->fs;
-	struct node *n;
+	struct node *n = NULL;
 	struct trip *t;
 	int r = entry_known(dir, name, &n);
 
@@ -60,19 +95,16 @@ void sandbox_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 		struct parked p;
 
 		parked_init(&p, fs, req, NULL);
-		if (r < 0) {
-			parked_err(&p, r);
-			return;
-		}
-		entry_reply(&p, n);
-		node_unref(n);
+		if (r == 0)
+			count_lookup(dir, n);
+		lookup_known(&p, dir, name, r, n);
 		return;
 	}
 	t = trip_new(fs, req, dir);
 	if (!t || !trip_name(t, &t->name, name))
 		return;
-	if (wants_listing(dir, name))
-		trip_begin(t, listing_start, relisted);
+	if (wants_listing(dir))
+		lister_ask(t, false, relisted);
 	else
 		trip_begin(t, trip_lstat, entry_done);
 }
@@ -84,7 +116,7 @@ static void reply_attr(struct parked *p, struct node *n)
 	struct stat st;
 
 	node_stat(n, &st);
-	parked_attr(p, &st, ATTR_SECONDS);
+	parked_attr(p, &st, entry_attr_seconds(n));
 }
 
 static void got_attr(struct trip *t, int err)
@@ -105,8 +137,6 @@ static void got_attr(struct trip *t, int err)
 		err = n->handles && n->has_attr ? 0 : -ESTALE;
 	} else if (err == 0 && !n->stage) {
 		node_learn(n, &t->attr, &t->asked);
-		if (!trip_is_current(t))
-			node_doubt_attr(n);
 	}
 	if (err < 0)
 		parked_err(&t->parked, err);
@@ -168,7 +198,8 @@ void sandbox_op_getattr(fuse_req_t req, struct node *n)
 
 	if (n == n->thread->root)
 		glance(n);
-	if (n == n->thread->root || n->stage || !n->parent || node_is_fresh(n)) {
+	if (n == n->thread->root || n->stage || !n->parent || node_is_fresh(n) ||
+	    n->guess_ms > clock_ms()) {
 		parked_init(&p, n->fs, req, NULL);
 		if (n->has_attr)
 			reply_attr(&p, n);
@@ -191,7 +222,7 @@ static void start_chmod(struct remote *r, struct sandbox *sb)
 	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
 
 	if (path)
-		sandbox_chmod(sb, &r->call, path, t->mode);
+		sandbox_chmod(sb, &r->call, path, t->mode, &t->attr);
 }
 
 static void start_truncate(struct remote *r, struct sandbox *sb)
@@ -209,7 +240,7 @@ static void start_utimens(struct remote *r, struct sandbox *sb)
 	char *path CLEANUP_FREE = trip_path(t, t->node, NULL, sb);
 
 	if (path)
-		sandbox_utimens(sb, &r->call, path, t->times);
+		sandbox_utimens(sb, &r->call, path, t->times, &t->attr);
 }
 
 /*
@@ -260,6 +291,7 @@ static void set_next(struct trip *t, int err)
 		if (n->stage)
 			stage_set_attr(n->stage, (int)t->mode, NULL);
 		if (!n->unborn && n->parent) {
+			t->looked = true;
 			trip_begin(t, start_chmod, set_next);
 			return;
 		}
@@ -271,17 +303,19 @@ static void set_next(struct trip *t, int err)
 		if (n->stage && mtime)
 			stage_set_attr(n->stage, -1, &t->times[1]);
 		if (!n->unborn && n->parent && (!n->stage || stage_is_clean(n->stage))) {
+			t->looked = true;
 			trip_begin(t, start_utimens, set_next);
 			return;
 		}
 	}
 	t->changes = false;
 	node_void_peers(n);
-	if (n->stage || !n->parent) {
+	if (n->stage || !n->parent)
 		reply_attr(&t->parked, n);
-		return;
-	}
-	trip_begin(t, trip_lstat, got_attr);
+	else if (t->looked)
+		got_attr(t, 0);
+	else
+		trip_begin(t, trip_lstat, got_attr);
 }
 
 static struct timespec time_to_set(const struct stat *st, int to_set, int set, int now,

@@ -1,19 +1,21 @@
 /* See cache.h. Loop thread only. */
 #include "cache.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "absent.h"
+#include "clock.h"
 #include "file.h"
-#include "listing.h"
 #include "node.h"
 #include "notifier.h"
+#include "shelf.h"
 
 void cache_live(struct thread *t)
 {
-	/* The kernel was given what it has for a second only. */
-	t->epoch++;
+	/* What was asked for before lasts for its second only: shelf_left_ms(). */
 	t->watched = true;
+	t->live_ms = clock_ms();
 }
 
 void cache_lost(struct thread *t)
@@ -23,6 +25,48 @@ void cache_lost(struct thread *t)
 }
 
 /* ---- one change ---- */
+
+/* A path and what is known of it. */
+struct spot {
+	struct thread *thread;
+	const char *path;
+	const char *name;        /* its last part */
+	char *above;             /* the others */
+	struct listing *listing; /* of above; or NULL */
+	struct node *dir, *node; /* of above, of path; or NULL */
+};
+
+static struct node *find_node(struct thread *t, const char *path)
+{
+	struct node *n = t->root;
+	char name[NAME_BYTES_MAX + 1];
+
+	while (n && *path) {
+		size_t len = strcspn(path, "/");
+
+		if (len >= sizeof(name))
+			return NULL;
+		memcpy(name, path, len);
+		name[len] = '\0';
+		n = node_child(n, name);
+		path += len + (path[len] == '/');
+	}
+	return n;
+}
+
+static bool find_spot(struct thread *t, const char *path, struct spot *p)
+{
+	const char *slash = strrchr(path, '/');
+
+	*p = (struct spot){ .thread = t, .path = path, .name = slash ? slash + 1 : path };
+	p->above = slash ? strndup(path, (size_t)(slash - path)) : strdup("");
+	if (!p->above)
+		return false;
+	p->listing = shelf_find(t, p->above);
+	p->dir = find_node(t, p->above);
+	p->node = p->dir ? node_child(p->dir, p->name) : NULL;
+	return true;
+}
 
 /*
  * The content was written in place: whoever has it open is to see that. Pages of what nobody
@@ -63,22 +107,73 @@ static void void_below(struct node *n)
 	}
 }
 
-/* What a directory has changed, or only something of an entry of it. */
-static void void_name(struct node *dir, const char *name, const struct watch_event *ev)
+/* Names came to a directory or went from it: its own attributes. */
+static void void_dir(const struct spot *p)
 {
-	struct node *n = node_child(dir, name);
-	bool entries = ev->type != WATCH_WRITE && ev->type != WATCH_CHMOD;
+	journal_note(p->thread->journal, p->above, NOTE_ATTR);
+	shelf_doubt(p->thread, p->above, NOTE_ATTR);
+	if (p->dir)
+		void_node(p->dir);
+}
+
+static bool is_same(const struct attr *a, bool has_attr, const struct watch_event *ev)
+{
+	return has_attr && !a->partial && a->ino && a->ino == ev->ino &&
+	       S_ISDIR(a->mode) == ev->is_dir;
+}
+
+/* What is there is the file that we know to be there, so only something about it changed. */
+static bool is_known(const struct spot *p, const struct watch_event *ev)
+{
+	const struct item *i = p->listing ? listing_find(p->listing, p->name) : NULL;
+	struct attr attr;
+
+	if (ev->ino == 0)
+		return false;
+	if (p->node && !is_same(&p->node->attr, p->node->has_attr, ev))
+		return false;
+	if (!i || i->state == ITEM_UNSURE)
+		return p->node && !p->listing;
+	item_attr(i, &attr);
+	return is_same(&attr, true, ev);
+}
+
+/* Nothing is there, and we know. */
+static bool is_known_absent(const struct spot *p)
+{
+	return !p->node && p->listing && p->listing->complete &&
+	       listing_left_ms(p->listing, p->thread) > 0 && !listing_find(p->listing, p->name);
+}
+
+/*
+ * Most of these are echoes of our own changes: what they say is known already, and of the
+ * directory nothing has to be asked again because of them.
+ */
+static void void_spot(const struct spot *p, const struct watch_event *ev, bool comes)
+{
+	struct node *n = p->node;
+	bool names = ev->type != WATCH_WRITE && ev->type != WATCH_CHMOD;
+	enum note what = ev->is_dir || (n && S_ISDIR(n->attr.mode)) ? NOTE_TREE : NOTE_NAME;
 
 	if (n && n->kind != NODE_SANDBOX)
 		return; /* ours hides it */
-	/* A node that is newer than the listing overrules it; without one all of it goes. */
-	if (entries || !n)
-		void_node(dir);
-	/* In any case, as the server may call a file that was replaced written. */
-	notify_entry(dir->fs, dir->ino, name);
+	if (comes && is_known(p, ev))
+		what = NOTE_ATTR;
+	journal_note(p->thread->journal, p->path, what);
+	if (names && !comes && is_known_absent(p))
+		return;
+	/* The server may call a file that was replaced written, but it is there. */
+	shelf_doubt(p->thread, p->path,
+		    what == NOTE_NAME && !names && p->listing && listing_find(p->listing, p->name)
+			    ? NOTE_ATTR
+			    : what);
+	if (names && what != NOTE_ATTR)
+		void_dir(p);
+	if (p->dir && what != NOTE_ATTR)
+		notify_entry(p->dir->fs, p->dir->ino, p->name);
 	if (!n)
 		return;
-	if (entries && S_ISDIR(n->attr.mode))
+	if (what == NOTE_TREE)
 		void_below(n);
 	else
 		void_node(n);
@@ -87,41 +182,27 @@ static void void_name(struct node *dir, const char *name, const struct watch_eve
 	node_void_peers(n);
 }
 
-static void void_path(struct thread *t, const char *path, const struct watch_event *ev)
+static void void_path(struct thread *t, const char *path, const struct watch_event *ev, bool comes)
 {
-	struct node *dir = t->root, *n;
-	char name[NAME_BYTES_MAX + 1];
-	const char *slash;
+	struct spot p;
 
-	for (; (slash = strchr(path, '/')); path = slash + 1) {
-		if ((size_t)(slash - path) >= sizeof(name))
-			return;
-		memcpy(name, path, (size_t)(slash - path));
-		name[slash - path] = '\0';
-		n = node_child(dir, name);
-		if (!n) {
-			/* Nothing is known below; but its own times are in the listing above it. */
-			if (!strchr(slash + 1, '/'))
-				node_void_attr(dir);
-			return;
-		}
-		dir = n;
-	}
-	void_name(dir, path, ev);
+	if (find_spot(t, path, &p))
+		void_spot(&p, ev, comes);
+	else
+		thread_void_caches(t);
+	free(p.above);
 }
 
 void cache_event(struct thread *t, const struct watch_event *ev)
 {
-	if (!t->root)
-		return;
 	if (strcmp(ev->relative, ".") == 0) {
-		if (ev->type == WATCH_CHMOD || ev->type == WATCH_WRITE)
-			void_node(t->root);
-		else
+		if (ev->type != WATCH_CHMOD && ev->type != WATCH_WRITE)
 			thread_void_caches(t); /* the root itself has come or gone */
+		else if (t->root)
+			void_node(t->root);
 		return;
 	}
 	if (ev->old_path && ev->old_path[0])
-		void_path(t, ev->old_path, ev);
-	void_path(t, ev->relative, ev);
+		void_path(t, ev->old_path, ev, false);
+	void_path(t, ev->relative, ev, ev->type != WATCH_REMOVE);
 }

@@ -153,6 +153,8 @@ void ctl_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 		return;
 	}
 	e.ino = n->ino;
+	if (n->kind == NODE_CTL_DIR && n->ctl_dir->is_threads)
+		e.entry_timeout = ROOT_SECONDS;
 	ctl_stat(n, &e.attr);
 	node_looked_up(n);
 	if (!parked_entry(&p, &e))

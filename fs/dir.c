@@ -1,26 +1,39 @@
 /*
  * Open directories of all kinds. What one shows is fixed when it is opened (or
- * rewound): one listing of the sandbox, the known threads, or our own tables.
- * Loop thread only.
+ * rewound): one listing of the sandbox (less what goes meanwhile), the known threads,
+ * or our own tables. Loop thread only.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
+#include "clock.h"
 #include "ctl.h"
 #include "entry.h"
 #include "jobs.h"
-#include "listing.h"
+#include "lister.h"
 #include "ops.h"
+#include "shelf.h"
 #include "stage.h"
+
+enum {
+	LOOKS_MAX = 4,
+	UNSURE_FEW = 4,      /* names that are asked for one by one … */
+	UNSURE_LARGE = 1000, /* … in a directory of so many */
+	PLUS_IDLE_MS = 1000,
+	PLUS_LARGE = 20000,
+};
 
 /* A directory of a sandbox has a listing; besides there may be names of our own. */
 struct dir {
 	struct node *node; /* counted */
 	struct listing *listing;
-	char **names; /* of ours */
+	uint32_t places; /* of the listing: those that it had then */
+	uint64_t serial; /* likewise */
+	char **names;    /* of ours */
 	size_t count, cap;
+	bool light; /* files without attributes */
 	bool was_read;           /* from its start: the next time is a rewind */
 	struct dir *prev, *next; /* fs->dirs */
 };
@@ -73,14 +86,25 @@ static bool is_thread_root(const struct node *n)
 	return n->kind == NODE_SANDBOX && n->thread->root == n;
 }
 
+/* How many of our own there are always. */
+static size_t own_names(const struct node *n)
+{
+	return is_thread_root(n) && n->fs->opt->ctl_visible ? 1 : 0;
+}
+
 /* Files that are open here and not yet in the sandbox, and .ctl if it is to be seen. */
 static int fill_sandbox(struct dir *d, struct listing *l)
 {
 	struct node *child, *next;
 	int r = 0;
 
+	listing_ref(l);
 	listing_unref(d->listing);
-	d->listing = listing_ref(l);
+	d->listing = l;
+	d->places = l->n;
+	d->serial = l->serial;
+	lister_was_read(d->node, l);
+	shelf_touch(l);
 	free_names(d);
 	HASH_ITER (by_name, d->node->children, child, next) {
 		if (r == 0 && child->unborn && !listing_find(l, child->name))
@@ -131,15 +155,36 @@ struct filling {
 
 static void answer_readdir(struct parked *p, struct dir *d, size_t size, off_t offset, bool plus);
 
+/*
+ * The kernel may keep what it reads if it is told of changes, and use what it
+ * has if it is of the same names. What is only here is not part of the listing.
+ */
+static void set_caching(struct dir *d, struct fuse_file_info *fi)
+{
+	struct node *n = d->node;
+	struct listing *l = d->listing;
+	bool lasts = n->kind == NODE_SANDBOX && l && l->thread && d->count == own_names(n) &&
+		     listing_left_ms(l, n->thread) > FRESH_MS;
+
+	fi->cache_readdir = lasts;
+	fi->keep_cache = lasts && n->shown_serial == l->serial;
+	n->shown_serial = lasts ? l->serial : 0;
+}
+
 static void filled(struct filling *f, struct parked *p, int err)
 {
 	struct dir *d = f->dir;
 
-	if (err < 0) {
+	if (!p->req) {
+		/* He did not wait, and may have closed it by now. */
+		if (f->opens)
+			dir_free(d);
+	} else if (err < 0) {
 		parked_err(p, err);
 		if (f->opens)
 			dir_free(d);
 	} else if (f->opens) {
+		set_caching(d, &f->fi);
 		f->fi.fh = (uint64_t)(uintptr_t)d;
 		if (!parked_open(p, &f->fi))
 			dir_free(d);
@@ -149,17 +194,65 @@ static void filled(struct filling *f, struct parked *p, int err)
 	free(f);
 }
 
-static void listed(struct trip *t, int err)
+static void fill_from(struct filling *f, struct listing *l);
+
+static void listed(struct trip *t, int err, struct listing *l)
 {
 	struct filling *f = t->priv;
-	struct listing *l;
 
-	err = listing_take(t, err, &l);
-	if (err == 0) {
-		err = fill_sandbox(f->dir, l);
-		listing_unref(l);
+	/* Something happened meanwhile. Not for ever. */
+	if (err == 0 && l->unsure > 0 && ++t->looks < LOOKS_MAX)
+		lister_ask(t, true, listed);
+	else
+		filled(f, &t->parked, err ?: fill_sandbox(f->dir, l));
+}
+
+/* Of a large directory only some names are not sure: these are asked for. */
+static void resolved(struct trip *t, int err)
+{
+	struct node *n;
+
+	if (err == 0 && trip_is_current(t)) {
+		entry_made(t->node, t->name, &t->attr);
+		if (entry_adopt(t->node, t->name, &t->attr, t->asked.ms, true, &n) == 0)
+			node_unref(n);
+	} else if (err == -ENOENT && trip_is_current(t)) {
+		entry_removed(t->node, t->name);
 	}
-	filled(f, &t->parked, err);
+	free(STEAL(t->name));
+	if (!t->parked.req || ++t->looks > 2 * UNSURE_FEW ||
+	    (err < 0 && err != -ENOENT)) {
+		filled(t->priv, &t->parked, err < 0 ? err : -EAGAIN);
+		return;
+	}
+	fill_from(t->priv, shelf_of(t->node));
+}
+
+/* From what is known, or by asking. */
+static void fill_from(struct filling *f, struct listing *l)
+{
+	struct trip *t = f->trip;
+	const struct item *i;
+
+	if (!l || listing_left_ms(l, t->node->thread) == 0) {
+		lister_ask(t, true, listed);
+		return;
+	}
+	if (l->unsure == 0) {
+		filled(f, &t->parked, fill_sandbox(f->dir, l));
+		return;
+	}
+	if (l->unsure > UNSURE_FEW || l->live < UNSURE_LARGE || t->looks > UNSURE_FEW) {
+		lister_ask(t, true, listed);
+		return;
+	}
+	for (i = l->v; i->state != ITEM_UNSURE; i++)
+		;
+	t->name = strdup(item_name(l, i));
+	if (t->name)
+		trip_begin(t, trip_lstat, resolved);
+	else
+		filled(f, &t->parked, -ENOMEM);
 }
 
 static void threads_listed(void *ctx, int err, char **names, size_t count)
@@ -167,17 +260,11 @@ static void threads_listed(void *ctx, int err, char **names, size_t count)
 	struct filling *f = ctx;
 	struct trip *t = f->trip;
 
-	if (!t->parked.req) {
-		/* He did not wait, and may have closed it by now. */
-		if (f->opens)
-			dir_free(f->dir);
-		free(f);
-		trip_drop(t);
-		return;
+	if (t->parked.req) {
+		free_names(f->dir);
+		for (size_t i = 0; err == 0 && i < count; i++)
+			err = add_name(f->dir, names[i]);
 	}
-	free_names(f->dir);
-	for (size_t i = 0; err == 0 && i < count; i++)
-		err = add_name(f->dir, names[i]);
 	filled(f, &t->parked, err);
 	trip_drop(t);
 }
@@ -200,11 +287,9 @@ static void fill(struct filling *f, fuse_req_t req)
 	} else if (n->kind == NODE_CTL_DIR) {
 		filled(f, &t->parked, fill_ctl(f->dir));
 		trip_drop(t);
-	} else if (n->listing && listing_is_fresh(n->listing, n->thread)) {
-		filled(f, &t->parked, fill_sandbox(f->dir, n->listing));
-		trip_drop(t);
 	} else {
-		trip_begin(t, listing_start, listed);
+		fill_from(f, shelf_of(n));
+		trip_settle(t);
 	}
 }
 
@@ -290,8 +375,6 @@ static bool add_node(struct page *g, const char *name, struct node *n, off_t nex
 
 	if (n->kind == NODE_SANDBOX) {
 		entry_fill(n, &e);
-		if (!n->stage && !node_is_fresh(n))
-			e.attr_timeout = 0;
 	} else {
 		e = (struct fuse_entry_param){ .ino = n->ino };
 		ctl_stat(n, &e.attr);
@@ -347,53 +430,126 @@ static bool add_own(struct page *g, struct dir *d, const char *name, off_t next)
 	return added;
 }
 
-static bool add_listed(struct page *g, struct dir *d, const struct entry *e, off_t next)
+/*
+ * ---- attributes with the names? ----
+ *
+ * They cost: the kernel makes an inode of each, and we a node. Who only reads
+ * names (find) does not want them, who looks at each (ls -l) pays more for asking. The kernel
+ * does not say which it is. So some directories are read without, and if names in
+ * them are looked up then, the next ones are read with, more and more of them before the next try.
+ * Directories always have them, as whoever walks enters them all.
+ */
+
+void dir_was_searched(struct node *dir)
 {
+	struct thread *t = dir->thread;
+
+	if (t->plus.dir != dir->ino || t->plus.wanted || ++t->plus.searched < 2)
+		return;
+	t->plus.wanted = true;
+	t->plus.spell = MIN(MAX(t->plus.spell * 2, 4u), 256u);
+	t->plus.until = t->plus.spell;
+}
+
+static bool is_light(struct dir *d)
+{
+	struct thread *t = d->node->thread;
+	int64_t now = clock_ms();
+	bool first = now - t->plus.ms > PLUS_IDLE_MS;
+
+	t->plus.ms = now;
+	if (first) {
+		/* Nobody walks, so far. */
+		t->plus.wanted = false;
+		t->plus.spell = t->plus.until = 0;
+		t->plus.dir = 0;
+		if (d->places <= PLUS_LARGE)
+			return false;
+	}
+	if (t->plus.wanted && t->plus.until > 0) {
+		t->plus.until--;
+		return false;
+	}
+	t->plus.wanted = false;
+	t->plus.dir = d->node->ino;
+	t->plus.searched = 0;
+	return true;
+}
+
+/* Whether the kernel is to know the node, which is then returned, counted. */
+static struct node *node_for(struct dir *d, const struct item *i, const char *name)
+{
+	struct node *n = node_child(d->node, name);
+	struct attr attr;
+
+	if (n && (n->stage || node_is_fresh(n)))
+		return node_ref(n);
+	/* Only what is known by now is news. */
+	if (i->state != ITEM_KNOWN || !d->listing->thread ||
+	    listing_left_ms(d->listing, d->node->thread) == 0)
+		return NULL;
+	if (d->light && !S_ISDIR(i->mode))
+		return NULL;
+	item_attr(i, &attr);
+	return entry_adopt(d->node, name, &attr, d->listing->asked_ms, true, &n) < 0 ? NULL : n;
+}
+
+/* As stat(2) would show it. */
+static uint64_t shown_ino(struct dir *d, const struct item *i, const char *name)
+{
+	struct node *n = node_child(d->node, name);
+
+	if (n && n->shown)
+		return n->shown;
+	return i->ino ? node_shown(d->node->thread, i->dev, i->ino) : 0;
+}
+
+static bool add_listed(struct page *g, struct dir *d, const struct item *i, off_t next)
+{
+	const char *name = item_name(d->listing, i);
 	struct node *n;
 	bool added;
 
-	if (S_ISLNK(e->attr.mode) && d->node->fs->opt->symlinks == SYMLINKS_DENY)
+	if (i->state == ITEM_GONE || (i->state == ITEM_UNSURE && i->mode == 0))
 		return true;
-	if (is_thread_root(d->node) && strcmp(e->name, ".ctl") == 0)
+	if (S_ISLNK(i->mode) && d->node->fs->opt->symlinks == SYMLINKS_DENY)
+		return true;
+	if (is_thread_root(d->node) && strcmp(name, ".ctl") == 0)
 		return true; /* ours hides it */
-	if (!g->plus)
-		return add_plain(g, e->name, e->attr.mode, e->attr.ino, next);
-	/* Only what was just listed is news, and not of what was changed since. */
-	n = node_child(d->node, e->name);
-	if (n && node_is_newer(n, d->listing->made_ms))
-		node_ref(n);
-	else if (entry_adopt(d->node, e->name, &e->attr, d->node->listing == d->listing, &n) < 0)
-		return true;
-	added = add_node(g, e->name, n, next);
+	n = g->plus ? node_for(d, i, name) : NULL;
+	if (!n)
+		return add_plain(g, name, i->mode, shown_ino(d, i, name), next);
+	added = add_node(g, name, n, next);
 	node_unref(n);
 	return added;
 }
 
 static bool add_at(struct page *g, struct dir *d, size_t i)
 {
-	size_t listed_count = d->listing ? d->listing->entries.n : 0;
 	off_t next = (off_t)i + 1;
 
 	if (i < 2)
 		return add_plain(g, i == 0 ? "." : "..", S_IFDIR, d->node->ino, next);
 	i -= 2;
-	if (i < listed_count)
-		return add_listed(g, d, &d->listing->entries.v[i], next);
-	return add_own(g, d, d->names[i - listed_count], next);
+	if (i < d->places)
+		return add_listed(g, d, &d->listing->v[i], next);
+	return add_own(g, d, d->names[i - d->places], next);
 }
 
 static void answer_readdir(struct parked *p, struct dir *d, size_t size, off_t offset, bool plus)
 {
 	struct page g = { .req = p->req, .size = size, .plus = plus };
-	size_t total = 2 + (d->listing ? d->listing->entries.n : 0) + d->count;
+	size_t total = 2 + d->places + d->count;
 
 	g.bytes = malloc(size);
 	if (!g.bytes) {
 		parked_err(p, -ENOMEM);
 		return;
 	}
-	if (offset == 0)
+	if (offset == 0) {
 		d->was_read = true;
+		d->light = d->listing && is_light(d);
+	}
 	for (size_t i = (size_t)offset; i < total && add_at(&g, d, i); i++)
 		;
 	if (!parked_buf(p, g.bytes, g.len)) {
@@ -412,7 +568,7 @@ void op_readdir(fuse_req_t req, struct node *n, size_t size, off_t offset,
 	struct parked p;
 
 	/* A program may make files between opening a directory and reading it. */
-	if (offset != 0 || (!d->was_read && !(d->listing && n->void_ms >= d->listing->made_ms))) {
+	if (offset != 0 || (!d->was_read && !(d->listing && d->listing->serial != d->serial))) {
 		parked_init(&p, n->fs, req, NULL);
 		answer_readdir(&p, d, size, offset, plus);
 		return;

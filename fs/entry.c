@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "listing.h"
+#include "absent.h"
+#include "clock.h"
 #include "notifier.h"
+#include "shelf.h"
 #include "stage.h"
 
 /* The same place, but another file: what was open stays with the old one. */
@@ -20,8 +22,17 @@ static bool is_another(const struct node *n, const struct attr *attr)
 	return n->attr.ino != attr->ino || n->attr.dev != attr->dev;
 }
 
-int entry_adopt(struct node *dir, const char *name, const struct attr *attr, bool current,
-		struct node **ret)
+/* The listings below are of the directory that was there. */
+static void drop_listings(struct node *n)
+{
+	char *path CLEANUP_FREE = NULL;
+
+	if (S_ISDIR(n->attr.mode) && node_rel_path(n, &path) == 0)
+		shelf_drop(n->thread, path);
+}
+
+int entry_adopt(struct node *dir, const char *name, const struct attr *attr, int64_t asked_ms,
+		bool current, struct node **ret)
 {
 	struct node *n = node_child(dir, name);
 	int r;
@@ -33,24 +44,48 @@ int entry_adopt(struct node *dir, const char *name, const struct attr *attr, boo
 		*ret = node_ref(n);
 		return 0;
 	}
-	if (n && current && is_another(n, attr))
+	if (n && current && is_another(n, attr)) {
+		notify_entry(dir->fs, dir->ino, name); /* to whom it is not the answer */
+		drop_listings(n);
 		node_detach(n);
+	}
 	r = node_get_child(dir, name, &n);
 	if (r < 0)
 		return r;
-	node_set_attr(n, attr);
+	node_set_attr_at(n, attr, asked_ms);
 	if (!current)
 		node_doubt_attr(n);
 	*ret = n;
 	return 0;
 }
 
+/* ---- answers ---- */
+
+double entry_attr_seconds(const struct node *n)
+{
+	double left = (double)node_left_ms(n) / 1000;
+
+	if (n->stage)
+		return ATTR_SECONDS;
+	/* A thread's root is shown from memory, whatever is known, and is in no watch. */
+	return n == n->thread->root ? ROOT_SECONDS : left;
+}
+
+static double name_seconds(int64_t left_ms)
+{
+	return left_ms > FRESH_MS ? (double)left_ms / 1000 : 0;
+}
+
 void entry_fill(struct node *n, struct fuse_entry_param *ret)
 {
+	bool root = n == n->thread->root;
+
 	*ret = (struct fuse_entry_param){
 		.ino = n->ino,
-		.attr_timeout = ATTR_SECONDS,
-		.entry_timeout = ENTRY_SECONDS,
+		.attr_timeout = entry_attr_seconds(n),
+		.entry_timeout = root       ? ROOT_SECONDS
+				 : n->stage ? 0
+					    : name_seconds(node_left_ms(n)),
 	};
 	node_stat(n, &ret->attr);
 }
@@ -65,32 +100,120 @@ void entry_reply(struct parked *p, struct node *n)
 		node_forget(n, 1);
 }
 
+void entry_reply_absent(struct parked *p, struct node *dir, const char *name,
+			const struct moment *asked)
+{
+	struct fuse_entry_param e = {
+		.entry_timeout = name_seconds(shelf_left_ms(dir->thread, asked->ms, asked->epoch)),
+	};
+
+	/* It has to be taken back when the name comes. */
+	if (e.entry_timeout > 0 && absent_add(dir, name))
+		parked_entry(p, &e);
+	else
+		parked_err(p, -ENOENT);
+}
+
 int entry_known(struct node *dir, const char *name, struct node **ret)
 {
 	struct node *n = node_child(dir, name);
-	const struct entry *e;
+	const struct item *i;
+	struct listing *l;
+	struct attr attr;
 
 	if (n && (n->stage || node_is_fresh(n))) {
 		*ret = node_ref(n);
 		return 0;
 	}
-	if (!dir->listing || !listing_is_fresh(dir->listing, dir->thread))
+	l = shelf_of(dir);
+	if (!l || listing_left_ms(l, dir->thread) == 0)
 		return -EAGAIN;
-	e = listing_find(dir->listing, name);
-	if (!e)
-		return dir->listing->entries.truncated ? -EAGAIN : -ENOENT;
-	if (n && node_is_newer(n, dir->listing->made_ms))
+	i = listing_find(l, name);
+	if (!i)
+		return l->complete ? -ENOENT : -EAGAIN;
+	if (i->state != ITEM_KNOWN)
 		return -EAGAIN;
-	return entry_adopt(dir, name, &e->attr, true, ret);
+	item_attr(i, &attr);
+	return entry_adopt(dir, name, &attr, l->asked_ms, true, ret);
 }
 
-void entry_void_dir(struct node *dir)
+/* ---- changes of ours ---- */
+
+void entry_dir_changed(struct node *dir, int subdirs, bool tell)
 {
-	node_void_attr(dir);
-	/* The kernel has its times and link count otherwise; what it has read of it it drops
-	 * itself. */
-	notify_attr_now(dir->fs, dir->ino);
+	node_guess(dir, subdirs);
+	if (tell)
+		notify_attr_now(dir->fs, dir->ino);
 }
+
+static void drop_own(struct node *dir)
+{
+	struct listing *l = shelf_of(dir);
+
+	if (l)
+		shelf_drop(dir->thread, l->path);
+}
+
+void entry_made(struct node *dir, const char *name, const struct attr *attr)
+{
+	struct listing *l = shelf_of(dir);
+
+	if (!l)
+		return;
+	if (listing_put(l, name, strlen(name), attr, NULL) < 0)
+		drop_own(dir);
+	else
+		shelf_touch(l);
+}
+
+void entry_removed(struct node *dir, const char *name)
+{
+	struct listing *l = shelf_of(dir);
+
+	if (l)
+		listing_remove(l, name);
+}
+
+void entry_moved(struct node *dir, const char *name, struct node *to_dir, const char *to_name)
+{
+	struct listing *l = shelf_of(dir), *to = shelf_of(to_dir);
+	struct item *i = l ? listing_find(l, name) : NULL;
+	struct attr attr;
+
+	if (i)
+		item_attr(i, &attr);
+	if (i && i->mode)
+		entry_made(to_dir, to_name, &attr);
+	else
+		entry_made(to_dir, to_name, NULL);
+	/* The same file, but rename(2) is a change of its status. */
+	if (to)
+		listing_void(to, to_name);
+	entry_removed(dir, name);
+}
+
+void entry_doubted(struct node *dir, const char *name)
+{
+	struct listing *l = shelf_of(dir);
+
+	if (l && listing_doubt(l, name) < 0)
+		drop_own(dir);
+}
+
+void entry_is_empty_dir(struct node *n, const struct moment *asked)
+{
+	char *path CLEANUP_FREE = NULL;
+	struct listing *l;
+
+	if (asked->epoch != n->thread->epoch || node_rel_path(n, &path) < 0 ||
+	    listing_new(path, 0, &l) < 0)
+		return;
+	l->asked_ms = asked->ms;
+	l->epoch = asked->epoch;
+	shelf_put(n->thread, l);
+}
+
+/* ---- looking ---- */
 
 void entry_done(struct trip *t, int err)
 {
@@ -102,27 +225,22 @@ void entry_done(struct trip *t, int err)
 	}
 	if (err == -ENOENT && trip_is_current(t)) {
 		n = node_child(t->node, t->name);
-		if (n && !n->stage)
+		if (n && !n->stage) {
+			drop_listings(n);
 			node_detach(n);
+		}
+		entry_removed(t->node, t->name);
+		entry_reply_absent(&t->parked, t->node, t->name, &t->asked);
+		return;
 	}
 	if (err == 0)
-		err = entry_adopt(t->node, t->name, &t->attr, trip_is_current(t), &n);
+		err = entry_adopt(t->node, t->name, &t->attr, t->asked.ms, trip_is_current(t), &n);
 	if (err < 0) {
 		parked_err(&t->parked, err);
 		return;
 	}
+	if (trip_is_current(t) && !n->stage)
+		entry_made(t->node, t->name, &t->attr);
 	entry_reply(&t->parked, n);
 	node_unref(n);
-}
-
-void entry_changed(struct trip *t, int err)
-{
-	entry_void_dir(t->node);
-	if (err < 0) {
-		parked_err(&t->parked, err);
-		return;
-	}
-	t->changes = false;
-	t->remote.once = false;
-	trip_begin(t, trip_lstat, entry_done);
 }

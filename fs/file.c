@@ -294,7 +294,7 @@ static void create_looked(struct trip *t, int err)
 	if (err == 0) {
 		bool hidden = S_ISLNK(t->attr.mode) && t->fs->opt->symlinks == SYMLINKS_DENY;
 
-		entry_void_dir(t->node);
+		entry_doubted(t->node, t->name);
 		err = hidden ? -EEXIST : -ESTALE;
 	} else if (err == -ENOENT) {
 		err = 0;

@@ -18,6 +18,7 @@ struct thread;
 struct workers;
 struct ctl_open;
 struct dir;
+struct listing;
 
 struct fs_totals {
 	uint64_t requests, errors, interrupted;  /* FUSE */
@@ -26,6 +27,7 @@ struct fs_totals {
 	uint64_t bytes_read, bytes_written;      /* through the mount */
 	uint64_t names_dropped, links_refused;   /* of hostile sandboxes */
 	uint64_t commands;
+	uint64_t listings, walks; /* asked for: directories, and trees of them */
 	uint64_t events, watches_lost; /* coherence.h */
 	unsigned open_files, parked;
 };
@@ -53,6 +55,10 @@ struct fs {
 	uint64_t cache_used;   /* bytes in those files, and in memory before they need one */
 	uint64_t spool_memory; /* what is taken for the latter */
 	uint64_t memory_used;  /* bytes in read windows */
+	/* shelf.h: the listings of all threads, those that were used last at the end */
+	struct listing *shelf;
+	uint64_t shelf_used; /* bytes in them */
+	unsigned shelf_count;
 
 	int64_t started_ms;
 	double started_wall;

@@ -42,6 +42,10 @@ static void print_totals(const struct fs_totals *t, struct buf *to)
 		{ "threadfs_commands_total", "Commands run in sandboxes.", t->commands },
 		{ "threadfs_names_dropped_total", "Names from sandboxes that no file can have.",
 		  t->names_dropped },
+		{ "threadfs_listings_total", "Directories that were listed, one at a time.",
+		  t->listings },
+		{ "threadfs_walks_total", "Trees of directories that were listed in one request.",
+		  t->walks },
 		{ "threadfs_links_refused_total", "Links that would lead out of their thread.",
 		  t->links_refused },
 	};
@@ -66,6 +70,10 @@ static void print_room(const struct snapshot *s, struct buf *to)
 	       (double)fs->memory_used);
 	metric(to, "threadfs_memory_limit_bytes", METRIC_GAUGE, "What may be there.",
 	       (double)fs->opt->memory);
+	metric(to, "threadfs_listed_directories", METRIC_GAUGE,
+	       "Directories whose names are known.", fs->shelf_count);
+	metric(to, "threadfs_listing_bytes", METRIC_GAUGE, "The memory that takes.",
+	       (double)fs->shelf_used);
 	metric(to, "threadfs_pending_files", METRIC_GAUGE,
 	       "Files with content that no sandbox has confirmed.", (double)s->npending);
 	metric(to, "threadfs_pending_bytes", METRIC_GAUGE, "The size of that content.",

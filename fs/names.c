@@ -9,6 +9,7 @@
 
 #include "entry.h"
 #include "file.h"
+#include "shelf.h"
 #include "stage.h"
 #include "symlink.h"
 
@@ -25,13 +26,46 @@ static struct trip *change_new(fuse_req_t req, struct node *dir, const char *nam
 	return t;
 }
 
+/* A new name, or perhaps not. */
+static void name_made(struct trip *t, int err, void (*looked)(struct trip *t, int err))
+{
+	if (err < 0) {
+		entry_doubted(t->node, t->name);
+		parked_err(&t->parked, err);
+		return;
+	}
+	entry_made(t->node, t->name, NULL);
+	t->changes = t->remote.once = false;
+	looked(t, 0);
+}
+
+/* Nobody can have put anything there of which we would not hear. */
+static void dir_looked(struct trip *t, int err)
+{
+	struct node *n = NULL;
+
+	if (S_ISDIR(t->attr.mode) && trip_is_current(t) &&
+	    entry_adopt(t->node, t->name, &t->attr, t->asked.ms, true, &n) == 0) {
+		entry_is_empty_dir(n, &t->asked);
+		node_unref(n);
+	}
+	entry_done(t, err);
+}
+
 static void start_mkdir(struct remote *r, struct sandbox *sb)
 {
 	struct trip *t = trip_of(r);
 	char *path CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 
 	if (path)
-		sandbox_mkdir(sb, &r->call, path, t->mode);
+		sandbox_mkdir(sb, &r->call, path, t->mode, &t->attr);
+}
+
+static void made_dir(struct trip *t, int err)
+{
+	if (err == 0)
+		entry_dir_changed(t->node, 1, false);
+	name_made(t, err, dir_looked);
 }
 
 void sandbox_op_mkdir(fuse_req_t req, struct node *dir, const char *name, mode_t mode)
@@ -41,7 +75,7 @@ void sandbox_op_mkdir(fuse_req_t req, struct node *dir, const char *name, mode_t
 	if (!t)
 		return;
 	t->mode = mode & 07777;
-	trip_begin(t, start_mkdir, entry_changed);
+	trip_begin(t, start_mkdir, made_dir);
 }
 
 static void start_symlink(struct remote *r, struct sandbox *sb)
@@ -59,7 +93,14 @@ static void start_symlink(struct remote *r, struct sandbox *sb)
 	if (err < 0)
 		remote_fail(r, err);
 	else
-		sandbox_symlink(sb, &r->call, target, path);
+		sandbox_symlink(sb, &r->call, target, path, &t->attr);
+}
+
+static void made_link(struct trip *t, int err)
+{
+	if (err == 0)
+		entry_dir_changed(t->node, 0, false);
+	name_made(t, err, entry_done);
 }
 
 void sandbox_op_symlink(fuse_req_t req, struct node *dir, const char *name, const char *target)
@@ -67,7 +108,7 @@ void sandbox_op_symlink(fuse_req_t req, struct node *dir, const char *name, cons
 	struct trip *t = change_new(req, dir, name);
 
 	if (t && trip_name(t, &t->target, target))
-		trip_begin(t, start_symlink, entry_changed);
+		trip_begin(t, start_symlink, made_link);
 }
 
 /* ---- hard links ---- */
@@ -79,7 +120,7 @@ static void start_link(struct remote *r, struct sandbox *sb)
 	char *to CLEANUP_FREE = from ? trip_path(t, t->node, t->name, sb) : NULL;
 
 	if (to)
-		sandbox_link(sb, &r->call, from, to);
+		sandbox_link(sb, &r->call, from, to, &t->attr);
 }
 
 static void link_looked(struct trip *t, int err)
@@ -89,8 +130,10 @@ static void link_looked(struct trip *t, int err)
 	if (err == 0 && t->attr.ino && t->other->attr.ino == t->attr.ino) {
 		/* Both names show one number, also if the first had it from before. */
 		node_learn(t->other, &t->attr, &t->asked);
-		err = entry_adopt(t->node, t->name, &t->attr, true, &n);
+		err = entry_adopt(t->node, t->name, &t->attr, t->asked.ms, trip_is_current(t), &n);
 		if (err == 0) {
+			if (trip_is_current(t))
+				entry_made(t->node, t->name, &t->attr);
 			n->shown = t->other->shown;
 			entry_reply(&t->parked, n);
 			node_unref(n);
@@ -102,15 +145,10 @@ static void link_looked(struct trip *t, int err)
 
 static void linked(struct trip *t, int err)
 {
-	entry_void_dir(t->node);
+	entry_dir_changed(t->node, 0, false);
 	node_void_peers(t->other);
 	node_void_attr(t->other);
-	if (err < 0) {
-		parked_err(&t->parked, err);
-		return;
-	}
-	t->changes = t->remote.once = false;
-	trip_begin(t, trip_lstat, link_looked);
+	name_made(t, err, link_looked);
 }
 
 static void link_settled(struct trip *t, int err)
@@ -148,6 +186,17 @@ static void start_unlink(struct remote *r, struct sandbox *sb)
 		sandbox_unlink(sb, &r->call, path);
 }
 
+static void name_removed(struct trip *t, int err, int subdirs)
+{
+	if (err == 0 || err == -ENOENT)
+		entry_removed(t->node, t->name);
+	else
+		entry_doubted(t->node, t->name);
+	if (err == 0)
+		entry_dir_changed(t->node, subdirs, false);
+	parked_err(&t->parked, err);
+}
+
 static void unlinked(struct trip *t, int err)
 {
 	/* It was on its way there, and was stopped. */
@@ -157,8 +206,7 @@ static void unlinked(struct trip *t, int err)
 		node_void_peers(t->other);
 	if (t->other && (err == 0 || err == -ENOENT))
 		file_gone(t->other);
-	entry_void_dir(t->node);
-	parked_err(&t->parked, err);
+	name_removed(t, err, 0);
 }
 
 static void unlink_settled(struct trip *t, int err)
@@ -192,7 +240,6 @@ void sandbox_op_unlink(fuse_req_t req, struct node *dir, const char *name)
 	}
 	if (n->unborn && !stage_is_uploading(n->stage)) {
 		file_gone(n);
-		entry_void_dir(dir);
 		trip_end(t, 0);
 		return;
 	}
@@ -209,14 +256,25 @@ static void start_rmdir(struct remote *r, struct sandbox *sb)
 		sandbox_rmdir(sb, &r->call, path);
 }
 
+/* What was listed of it, or of what is below. */
+static void drop_below(struct node *dir, const char *name)
+{
+	char *rel CLEANUP_FREE = NULL, *path CLEANUP_FREE = NULL;
+
+	if (node_rel_path(dir, &rel) == 0 &&
+	    asprintf(&path, "%s%s%s", rel, rel[0] ? "/" : "", name) >= 0)
+		shelf_drop(dir->thread, path);
+}
+
 static void rmdir_done(struct trip *t, int err)
 {
 	struct node *n = node_child(t->node, t->name);
 
-	if (n && (err == 0 || err == -ENOENT))
+	if (n && (err == 0 || err == -ENOENT)) {
+		drop_below(t->node, t->name);
 		node_detach(n);
-	entry_void_dir(t->node);
-	parked_err(&t->parked, err);
+	}
+	name_removed(t, err, -1);
 }
 
 void sandbox_op_rmdir(fuse_req_t req, struct node *dir, const char *name)
@@ -272,10 +330,23 @@ static void exchange_nodes(struct node *a, struct node *b)
 	node_unref(dir_b);
 }
 
+/* Whether there was something to move there, or two names of one file, is mv's secret. */
+static void names_moved(struct trip *t, int err)
+{
+	if (err == 0 && !(t->flags & RENAME_EXCHANGE) && !node_child(t->node, t->name)) {
+		entry_moved(t->node, t->name, t->other, t->name2);
+	} else {
+		entry_doubted(t->node, t->name);
+		entry_doubted(t->other, t->name2);
+	}
+}
+
 static void renamed(struct trip *t, int err)
 {
 	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
 
+	drop_below(t->node, t->name);
+	drop_below(t->other, t->name2);
 	if (err == 0 && n && n != there) {
 		if (there && (t->flags & RENAME_EXCHANGE)) {
 			exchange_nodes(n, there);
@@ -292,8 +363,9 @@ static void renamed(struct trip *t, int err)
 	} else if (err == 0 && there && n != there) {
 		file_gone(STEAL(there));
 	}
-	entry_void_dir(t->node);
-	entry_void_dir(t->other);
+	names_moved(t, err);
+	entry_dir_changed(t->node, 0, false);
+	entry_dir_changed(t->other, 0, false);
 	parked_err(&t->parked, err);
 }
 

@@ -6,16 +6,15 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "absent.h"
 #include "clock.h"
-#include "listing.h"
 #include "notifier.h"
+#include "shelf.h"
 #include "stage.h"
 #include "thread.h"
-
-enum { FRESH_MS = 1000 };
 
 /* ---- names ---- */
 
@@ -92,25 +91,17 @@ struct node *node_by_ino(struct fs *fs, fuse_ino_t ino)
 
 /* ---- counts ---- */
 
-static void void_listing(struct node *n)
-{
-	listing_unref(STEAL(n->listing));
-}
-
 static void free_node(struct node *n)
 {
 	struct node *dir = n->parent;
 
 	assert(!n->children && !n->stage);
-	/* That its listing is wrong about it would be forgotten, too. */
-	if (dir && dir->listing && node_is_newer(n, dir->listing->made_ms))
-		void_listing(dir);
 	HASH_DELETE(by_ino, n->fs->nodes, n);
 	if (dir)
 		HASH_DELETE(by_name, dir->children, n);
 	if (n->thread && n->thread->root == n)
 		n->thread->root = NULL;
-	void_listing(n);
+	shelf_unbind(n);
 	absent_free(n);
 	thread_unref(n->thread);
 	free(n->name);
@@ -185,6 +176,7 @@ void node_detach(struct node *n)
 
 	if (!dir)
 		return;
+	shelf_unbind(n);
 	HASH_DELETE(by_name, dir->children, n);
 	n->parent = NULL;
 	if (n->thread && n->thread->root == n)
@@ -285,58 +277,117 @@ int node_path(const struct node *n, const char *name, struct sandbox *sb, char *
 
 /* ---- attributes ---- */
 
-bool node_is_fresh(const struct node *n)
+int64_t node_left_ms(const struct node *n)
 {
 	if (n->unborn)
-		return true;
-	return n->has_attr && n->attr_epoch == n->thread->epoch && n->attr_ms >= 0 &&
-	       (n->thread->watched || clock_ms() - n->attr_ms < FRESH_MS);
+		return FRESH_MS;
+	return n->has_attr ? shelf_left_ms(n->thread, n->attr_ms, n->attr_epoch) : 0;
 }
 
-struct moment node_moment(const struct thread *t)
+bool node_is_fresh(const struct node *n)
 {
-	return (struct moment){ .ms = clock_ms(), .epoch = t->epoch, .voids = t->voids };
+	return node_left_ms(n) > 0;
 }
 
-bool node_is_since(const struct node *n, const struct moment *asked)
+static struct listing *listing_above(const struct node *n)
 {
-	return asked->epoch == n->thread->epoch && n->void_seq <= asked->voids;
+	return n->parent && n->parent->kind == NODE_SANDBOX ? shelf_of(n->parent) : NULL;
 }
 
-void node_learn(struct node *n, const struct attr *attr, const struct moment *asked)
+void node_set_attr_at(struct node *n, const struct attr *attr, int64_t asked_ms)
 {
-	node_set_attr(n, attr);
-	n->attr_ms = asked->ms;
-	if (!node_is_since(n, asked))
-		node_doubt_attr(n);
+	struct listing *l = listing_above(n);
+
+	n->attr = *attr;
+	if (l)
+		listing_update(l, n->name, attr);
+	n->has_attr = true;
+	n->attr_ms = asked_ms;
+	n->attr_epoch = n->thread->epoch;
+	n->guess_ms = 0;
 }
 
 void node_set_attr(struct node *n, const struct attr *attr)
 {
-	n->attr = *attr;
-	if (n->parent && n->parent->listing)
-		listing_update(n->parent->listing, n->name, attr);
-	n->has_attr = true;
-	n->attr_ms = clock_ms();
-	n->attr_epoch = n->thread->epoch;
+	node_set_attr_at(n, attr, clock_ms());
 }
 
-void node_doubt_attr(struct node *n)
+struct moment node_moment(const struct thread *t)
 {
-	n->attr_ms = INT64_MIN / 2;
-	n->void_ms = clock_ms();
-	void_listing(n);
+	return (struct moment){ clock_ms(), t->epoch, journal_now(t->journal) };
+}
+
+bool node_is_since(const struct node *n, const struct moment *asked)
+{
+	return asked->epoch == n->thread->epoch && !node_was_noted(n, NULL, asked->seq);
+}
+
+void node_learn(struct node *n, const struct attr *attr, const struct moment *asked)
+{
+	node_set_attr_at(n, attr, asked->ms);
+	if (!node_is_since(n, asked))
+		node_doubt_attr(n);
 }
 
 void node_void_attr(struct node *n)
 {
+	node_note(n, NULL, NOTE_ATTR);
 	node_doubt_attr(n);
-	n->void_seq = ++n->thread->voids;
 }
 
-bool node_is_newer(const struct node *n, int64_t ms)
+void node_doubt_attr(struct node *n)
 {
-	return n->has_attr && MAX(n->attr_ms, n->void_ms) >= ms;
+	struct listing *l = listing_above(n);
+
+	n->attr_ms = INT64_MIN / 2;
+	n->guess_ms = 0;
+	if (l)
+		listing_void(l, n->name);
+}
+
+void node_guess(struct node *dir, int subdirs)
+{
+	bool known = dir->guess_ms > clock_ms() || node_is_fresh(dir);
+
+	node_doubt_attr(dir);
+	if (!known || !dir->has_attr)
+		return;
+	clock_gettime(CLOCK_REALTIME, &dir->attr.mtime);
+	dir->attr.ctime = dir->attr.mtime;
+	if (dir->attr.nlink > 1)
+		dir->attr.nlink = (uint32_t)((int64_t)dir->attr.nlink + subdirs);
+	dir->guess_ms = clock_ms() + FRESH_MS;
+}
+
+/* ---- the journal ---- */
+
+static char *place_of(const struct node *n, const char *name)
+{
+	char *rel CLEANUP_FREE = NULL, *path;
+
+	if (n->kind != NODE_SANDBOX || node_rel_path(n, &rel) < 0)
+		return NULL;
+	if (!name)
+		return STEAL(rel);
+	return asprintf(&path, "%s%s%s", rel, rel[0] ? "/" : "", name) < 0 ? NULL : path;
+}
+
+void node_note(const struct node *n, const char *name, enum note what)
+{
+	char *path CLEANUP_FREE = place_of(n, name);
+
+	if (path)
+		journal_note(n->thread->journal, path, what);
+}
+
+bool node_was_noted(const struct node *n, const char *name, uint64_t since)
+{
+	char *path CLEANUP_FREE = NULL;
+
+	if (journal_now(n->thread->journal) == since)
+		return false;
+	path = place_of(n, name);
+	return !path || journal_has(n->thread->journal, path, since);
 }
 
 void node_void_peers(struct node *n)
@@ -377,15 +428,20 @@ static uint64_t mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-static uint64_t make_shown(const struct node *n)
+uint64_t node_shown(const struct thread *t, uint64_t dev, uint64_t ino)
 {
 	uint64_t x = 0;
 
+	for (const char *p = t->id; *p; p++)
+		x = mix(x ^ (unsigned char)*p);
+	return mix(mix(x ^ dev) ^ ino) | 1;
+}
+
+static uint64_t make_shown(const struct node *n)
+{
 	if (!n->thread || !n->has_attr || n->attr.ino == 0)
 		return mix(n->ino) | 1;
-	for (const char *p = n->thread->id; *p; p++)
-		x = mix(x ^ (unsigned char)*p);
-	return mix(mix(x ^ n->attr.dev) ^ n->attr.ino) | 1;
+	return node_shown(n->thread, n->attr.dev, n->attr.ino);
 }
 
 void node_stat(struct node *n, struct stat *ret)

@@ -11,6 +11,7 @@
 #include <uthash.h>
 
 #include "fs.h"
+#include "journal.h"
 
 struct absent;
 struct ctl_dir;
@@ -24,10 +25,10 @@ enum node_kind {
 	NODE_SANDBOX,  /* something in a sandbox; a thread's root too */
 };
 
-/* When something was asked: what was found to be untrue since makes the answer old. */
+/* When something was asked: what happened since makes the answer old (journal.h). */
 struct moment {
 	int64_t ms;
-	uint64_t epoch, voids; /* the thread's */
+	uint64_t epoch, seq; /* the thread's, and its journal's */
 };
 
 struct node {
@@ -53,12 +54,13 @@ struct node {
 	/* NODE_SANDBOX: what the sandbox said last */
 	struct attr attr;
 	bool has_attr;
-	int64_t attr_ms;   /* when */
-	int64_t void_ms;   /* when it was found not to be true any more */
-	uint64_t void_seq; /* of that, among all of the thread */
+	int64_t attr_ms; /* when it was asked for */
 	uint64_t attr_epoch;
+	int64_t guess_ms; /* a directory that we changed: until when a guess will do (node_guess) */
+	unsigned misses;         /* a directory: names that had to be asked for, one by one */
+	uint64_t shown_serial;   /* a directory: of the listing that the kernel has pages of; 0 */
 	bool glancing;           /* a thread's root: somebody asks already */
-	struct listing *listing; /* of a directory, as fresh as it says; or NULL */
+	struct listing *listing; /* of a directory: on the thread's shelf (shelf.h); or NULL */
 
 	/* open files */
 	struct handle *handles; /* file.h */
@@ -106,22 +108,33 @@ bool node_is_below(const struct node *n, const struct node *dir);
 
 /* Whether attr may be answered without asking. */
 bool node_is_fresh(const struct node *n);
-/* Whether attr, or that it is void, is newer than an answer of that time. */
-bool node_is_newer(const struct node *n, int64_t ms);
-/* The sandbox said so now. */
+/* How long it may still be; 0: ask. */
+int64_t node_left_ms(const struct node *n);
+/* The sandbox said so now; or when it was asked then. */
 void node_set_attr(struct node *n, const struct attr *attr);
-/* Before asking. */
+void node_set_attr_at(struct node *n, const struct attr *attr, int64_t asked_ms);
 struct moment node_moment(const struct thread *t);
-/* Whether nothing that was asked then about the node is void by now. */
+/* Nothing happened to it since, as far as we know. */
 bool node_is_since(const struct node *n, const struct moment *asked);
-/* The sandbox said so when it was asked then; it is kept for the next ones if it still holds. */
+/* What was asked then: kept if that is so, to be asked again otherwise. */
 void node_learn(struct node *n, const struct attr *attr, const struct moment *asked);
-/* Ask next time: it was changed. */
-void node_void_attr(struct node *n);
-/* Ask next time: it may be old. */
+/* Ask next time; also who has it from the directory's listing. */
 void node_doubt_attr(struct node *n);
+/* The same, as something happened to it: what is being asked is old, too. */
+void node_void_attr(struct node *n);
+/*
+ * We changed a name in a directory: its times are not known, and subdirs more (or less) are in
+ * it. For a moment a guess will do, so that a program that makes many files is not kept waiting
+ * by questions about their directory.
+ */
+void node_guess(struct node *dir, int subdirs);
+/* The journal: something happens or happened to a name in a node (NULL: to itself). */
+void node_note(const struct node *n, const char *name, enum note what);
+bool node_was_noted(const struct node *n, const char *name, uint64_t since);
 /* The file changed under this name: what is known of its other names is void, in the kernel too. */
 void node_void_peers(struct node *n);
+/* The inode number that stat(2) shows for a file of a sandbox. */
+uint64_t node_shown(const struct thread *t, uint64_t dev, uint64_t ino);
 /* What stat(2) shows: the attributes, with the stage's size and times where there is one. */
 void node_stat(struct node *n, struct stat *ret);
 /* Whether two attributes are of one version of one file. */

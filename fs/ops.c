@@ -399,7 +399,9 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want &= ~(unsigned)(FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 	conn->want |= conn->capable &
 		      (FUSE_CAP_ASYNC_READ | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_AUTO_INVAL_DATA |
-		       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
+		       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS);
+	/* Which names come with attributes is decided here: dir.c. */
+	conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 	conn->max_write = 1024 * 1024;
 	conn->max_background = 64;
 	conn->congestion_threshold = 48;

@@ -34,6 +34,8 @@ void op_opendir(fuse_req_t req, struct node *n, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, struct node *n, size_t size, off_t offset,
 		struct fuse_file_info *fi, bool plus);
 void op_releasedir(fuse_req_t req, struct fs *fs, struct fuse_file_info *fi);
+/* A name in it was looked up, and is no directory. */
+void dir_was_searched(struct node *dir);
 /* The end of the mount: closes all that are open. */
 void dirs_end(struct fs *fs);
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "entry.h"
-#include "listing.h"
+#include "shelf.h"
 #include "stage_i.h"
 
 struct delivery {
@@ -28,6 +28,7 @@ struct delivery {
 	unsigned looks;
 	struct attr seen;
 	struct moment looked; /* when that was asked */
+	bool looking;         /* it is, now */
 	char *piece;          /* of APPENDS */
 	size_t piece_len;
 };
@@ -69,6 +70,15 @@ static void finish(struct delivery *d, int err)
 	release(d);
 }
 
+static void start_look(struct remote *r, struct sandbox *sb);
+
+/* What is asked about the file meanwhile may be of before or after. */
+static void note(struct stage *s)
+{
+	s->n->thread->writes++;
+	node_note(s->n, NULL, NOTE_NAME);
+}
+
 /* A request of d has ended. True: so has the delivery, d is gone. */
 static bool is_over(struct delivery *d)
 {
@@ -78,7 +88,8 @@ static bool is_over(struct delivery *d)
 		release(d);
 		return true;
 	}
-	d->s->n->thread->writes++;
+	if (!d->looking)
+		note(d->s);
 	if (!d->cancelled)
 		return false;
 	finish(d, -ECANCELED);
@@ -92,7 +103,9 @@ static void request(struct delivery *d, void (*start)(struct remote *r, struct s
 
 	d->r = (struct remote){ .once = d->kind == APPENDS && d->piece_len > 0 };
 	d->asked = false;
-	t->writes++;
+	d->looking = start == start_look;
+	if (!d->looking)
+		note(d->s);
 	remote_begin(&d->r, t, start, done);
 }
 
@@ -104,7 +117,7 @@ void stage_drop_delivery(struct stage *s)
 		return;
 	d->s = NULL;
 	d->sb = NULL;
-	s->n->thread->writes++;
+	note(s);
 	transfer_end(&d->x);
 	remote_cancel(&d->r);
 }
@@ -126,11 +139,20 @@ static struct delivery *of(struct remote *r)
 	return CONTAINER_OF(r, struct delivery, r);
 }
 
-/* A listing from before does not have the file, or has it as it was. */
-static void void_listing(struct stage *s)
+/* The directory has the file now, or has it as it is now. */
+static void add_to_listing(struct delivery *d, bool looked)
 {
-	if (s->n->parent)
-		entry_void_dir(s->n->parent);
+	struct node *n = d->s->n;
+
+	if (!n->parent)
+		return;
+	if (!looked)
+		entry_made(n->parent, n->name, NULL);
+	else if (node_is_since(n, &d->looked))
+		entry_made(n->parent, n->name, &d->seen);
+	else
+		entry_doubted(n->parent, n->name);
+	entry_dir_changed(n->parent, 0, true);
 }
 
 /* What the sandbox has now, as far as that is known without asking. */
@@ -173,10 +195,13 @@ static void confirm(struct delivery *d, bool looked)
 	}
 	node_void_peers(
 		s->n); /* of the file that was there: it has a name less, or was appended to */
-	node_learn(s->n, &d->seen, &d->looked);
-	void_listing(s);
-	if (!looked)
+	if (looked) {
+		node_learn(s->n, &d->seen, &d->looked);
+	} else {
+		s->n->attr = d->seen;
 		void_attr(s->n);
+	}
+	add_to_listing(d, looked);
 	finish(d, 0);
 }
 
@@ -228,7 +253,8 @@ static void start_utimens(struct remote *r, struct sandbox *sb)
 	if (path)
 		sandbox_utimens(
 			sb, &r->call, path,
-			(const struct timespec[2]){ { .tv_nsec = UTIME_OMIT }, of(r)->s->mtime });
+			(const struct timespec[2]){ { .tv_nsec = UTIME_OMIT }, of(r)->s->mtime },
+			NULL);
 }
 
 static void start_chmod(struct remote *r, struct sandbox *sb)
@@ -236,7 +262,7 @@ static void start_chmod(struct remote *r, struct sandbox *sb)
 	char *path CLEANUP_FREE = stage_path(of(r)->s, r, sb);
 
 	if (path)
-		sandbox_chmod(sb, &r->call, path, (mode_t)of(r)->s->mode);
+		sandbox_chmod(sb, &r->call, path, (mode_t)of(r)->s->mode, NULL);
 }
 
 static void on_utimens(struct remote *r, int err)
@@ -325,12 +351,11 @@ static void rewind_content(void *ctx)
  */
 static unsigned hints(const struct node *n)
 {
-	struct node *dir = n->parent;
+	struct listing *l = n->thread->watched && n->parent ? shelf_of(n->parent) : NULL;
 
-	if (!n->thread->watched || !dir || !dir->listing ||
-	    !listing_is_fresh(dir->listing, n->thread))
+	if (!l || listing_left_ms(l, n->thread) == 0)
 		return 0;
-	if (!n->unborn || dir->listing->entries.truncated || listing_find(dir->listing, n->name))
+	if (!n->unborn || !l->complete || listing_find(l, n->name))
 		return UPLOAD_DIR_THERE;
 	return UPLOAD_DIR_THERE | UPLOAD_NAME_FREE;
 }
@@ -376,7 +401,10 @@ static void on_uploaded(struct remote *r, int err)
 	s->sent = d->covers;
 	s->excl = false;
 	s->n->unborn = false;
-	void_listing(s);
+	if (s->n->parent) {
+		entry_made(s->n->parent, s->n->name, NULL);
+		entry_dir_changed(s->n->parent, 0, true);
+	}
 	go_on(d);
 }
 

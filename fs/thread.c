@@ -13,10 +13,12 @@
 #include "coherence.h"
 #include "ident.h"
 #include "jobs.h"
+#include "journal.h"
 #include "log.h"
 #include "node.h"
 #include "notifier.h"
 #include "remote.h"
+#include "shelf.h"
 
 /* ---- records ---- */
 
@@ -47,8 +49,10 @@ int thread_get(struct fs *fs, const char *id, struct thread **ret)
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	r = tenant_get(fs->provider, fs->opt->user, id, &t->tenant);
+	t->journal = calloc(1, sizeof(*t->journal));
+	r = t->journal ? tenant_get(fs->provider, fs->opt->user, id, &t->tenant) : -ENOMEM;
 	if (r < 0) {
+		free(t->journal);
 		free(t);
 		return r;
 	}
@@ -75,6 +79,8 @@ void thread_unref(struct thread *t)
 		return;
 	HASH_DEL(t->fs->threads, t);
 	jobs_free(t->jobs);
+	shelf_clear(t);
+	journal_free(t->journal);
 	thread_let_go(t);
 	coherence_free(t);
 	tenant_put(t->tenant);
@@ -199,7 +205,8 @@ static void void_kernel(struct node *n)
 void thread_void_caches(struct thread *t)
 {
 	t->epoch++;
-	if (t->root && !t->fs->ending)
+	shelf_clear(t);
+	if (t->root && t->fs->se && !t->fs->ending)
 		void_kernel(t->root);
 }
 

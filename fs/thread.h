@@ -13,6 +13,9 @@
 struct node;
 struct jobs;
 struct coherence;
+struct journal;
+struct listing;
+struct lister;
 
 struct thread {
 	struct fs *fs;
@@ -36,11 +39,27 @@ struct thread {
 	 * voids it all (a command has run, the sandbox was another one).
 	 */
 	uint64_t epoch;
-	bool watched; /* the sandbox tells of changes: what is cached does not age (cache.h) */
-	/* Counts our own changes: an answer that was asked for before one is not cached. */
+	bool watched;    /* the sandbox tells of changes: what is cached does not age (cache.h) */
+	int64_t live_ms; /* since when */
+	/* Counts our own changes: what was learned of a file before one may be of before. */
 	uint64_t writes;
-	/* Counts what was found to be untrue, a node at a time: node->void_seq. */
-	uint64_t voids;
+	struct journal *journal; /* what changed, for answers that were asked for before */
+	struct listing *shelf;   /* shelf.h: its listings, by path */
+	struct lister *listers;  /* lister.h: what is being asked for */
+	struct {                 /* lister.h: whether somebody walks through the tree */
+		fuse_ino_t parent; /* of the directory that was asked for last */
+		int64_t ms;        /* when */
+		int64_t told_ms;   /* when something was had from what a walk brought */
+		unsigned spell;    /* requests of this walk */
+		bool unable;       /* the sandbox cannot */
+	} walk;
+	struct { /* dir.c: whether those who read directories want attributes, too */
+		bool wanted;
+		fuse_ino_t dir;        /* that was read without, to find out */
+		int64_t ms;            /* when the last one was read */
+		unsigned searched;     /* names looked up in it */
+		unsigned spell, until; /* directories with, until the next without */
+	} plus;
 
 	struct coherence *coherence; /* coherence.h; NULL: it was never watched */
 

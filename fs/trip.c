@@ -78,14 +78,38 @@ bool trip_name(struct trip *t, char **where, const char *name)
 	return false;
 }
 
+/* What it changes: before, so that nobody takes what was asked for until then for the truth
+ * afterwards, and after, for what was asked for meanwhile. */
+static void note(struct trip *t)
+{
+	enum note what = t->name2 ? NOTE_TREE : t->name ? NOTE_NAME : NOTE_ATTR;
+
+	t->node->thread->writes++;
+	node_note(t->node, t->name, what);
+	if (t->other)
+		node_note(t->other, t->name2, t->name2 ? NOTE_TREE : NOTE_ATTR);
+}
+
 static void on_done(struct remote *r, int err)
 {
 	struct trip *t = trip_of(r);
 
-	if (t->changes)
-		r->thread->writes++;
+	if (t->changes) {
+		bool alone = trip_is_current(t);
+
+		note(t);
+		/* What it saw of its own change is not older than that. */
+		if (alone)
+			t->asked.seq = node_moment(r->thread).seq;
+		t->writes = r->thread->writes;
+	}
 	t->done(t, err);
-	if (!remote_is_busy(r) && !t->parked.req)
+	trip_settle(t);
+}
+
+void trip_settle(struct trip *t)
+{
+	if (!remote_is_busy(&t->remote) && !t->parked.req)
 		free_trip(t);
 }
 
@@ -94,30 +118,24 @@ void trip_begin(struct trip *t, void (*start)(struct remote *r, struct sandbox *
 {
 	t->done = done;
 	if (t->changes)
-		t->node->thread->writes++;
-	t->writes = t->node->thread->writes;
+		note(t);
 	t->asked = node_moment(t->node->thread);
+	t->writes = t->node->thread->writes;
 	remote_begin(&t->remote, t->node->thread, start, on_done);
 	if (t->interrupted)
 		remote_cancel(&t->remote);
 }
 
-static bool is_undisturbed(const struct trip *t)
-{
-	return t->writes + (t->changes ? 1 : 0) == t->node->thread->writes;
-}
-
 bool trip_is_current(const struct trip *t)
 {
-	struct node *n = t->name ? node_child(t->node, t->name) : NULL;
-
-	return is_undisturbed(t) && node_is_since(t->node, &t->asked) &&
-	       (!n || node_is_since(n, &t->asked));
+	return t->asked.epoch == t->node->thread->epoch &&
+	       !node_was_noted(t->node, t->name, t->asked.seq);
 }
 
 bool trip_looks_again(struct trip *t)
 {
-	return !is_undisturbed(t) && !t->interrupted && ++t->looks < LOOKS_MAX;
+	return t->writes != t->node->thread->writes && !trip_is_current(t) && !t->interrupted &&
+	       ++t->looks < LOOKS_MAX;
 }
 
 char *trip_path(struct trip *t, const struct node *n, const char *name, struct sandbox *sb)

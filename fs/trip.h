@@ -22,10 +22,10 @@ struct trip {
 	struct fs *fs;
 	struct node *node, *other; /* counted */
 	char *name, *name2;
-	uint64_t writes;     /* the thread's, when the operation began */
-	struct moment asked; /* likewise */
-	bool interrupted;    /* the kernel says so once: the next operation does not run, either */
-	bool changes;        /* something in the sandbox, so caches are not to be believed */
+	struct moment asked; /* when the operation began */
+	uint64_t writes;     /* the thread's, likewise */
+	bool interrupted; /* the kernel says so once: the next operation does not run, either */
+	bool changes;     /* something in the sandbox, so caches are not to be believed */
 	void (*done)(struct trip *t, int err);
 
 	/* counted; nothing of these is uploaded until the trip has ended: file_settle() */
@@ -42,8 +42,14 @@ struct trip {
 	uint64_t offset, offset2, length, copied;
 	struct timespec times[2];
 	int to_set;
+	bool looked; /* the last operation saw what it made: t->attr */
 	void *priv;
 	unsigned looks; /* trip_looks_again() */
+
+	/* lister.h: it waits for a listing */
+	void (*listed)(struct trip *t, int err, struct listing *l);
+	bool reads;
+	struct trip *prev, *next;
 };
 
 /* NULL: there is no memory, and the request was answered so. The node is counted. */
@@ -65,9 +71,12 @@ static inline struct trip *trip_of(struct remote *r)
 {
 	return CONTAINER_OF(r, struct trip, remote);
 }
-/* Nothing was changed through us since the operation began, and nothing in the sandbox that we
- * heard of: what it says about t->node, or t->name in it, may be kept. */
+/* Nothing happened to what it looks at (t->name in t->node, or that itself) since the operation
+ * began, as far as we know: its answer may be kept. */
 bool trip_is_current(const struct trip *t);
+/* After a callback of what a trip waited for: frees it if it is answered and nothing is under way.
+ */
+void trip_settle(struct trip *t);
 
 /*
  * In done() of a look: whether it is worth another one, as something was changed through us

@@ -328,7 +328,7 @@ static void test_names_of_every_byte_round_trip(void **state)
 	for (unsigned i = 0; i < FILES; i++) {
 		name_of(i, name);
 		call_init(&calls[i], 120000);
-		sandbox_symlink(f->sb, &calls[i], name, PATH(name));
+		sandbox_symlink(f->sb, &calls[i], name, PATH(name), NULL);
 	}
 	wait_all(calls, FILES);
 	assert_listed(f, "");

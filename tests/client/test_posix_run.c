@@ -202,7 +202,7 @@ static void test_slow_commands_leave_room_for_others(void **state)
 	char name[16];
 
 	lstat_ok(f); /* whether there is bash */
-	OK(sandbox_symlink, "x", PATH("file"));
+	OK(sandbox_symlink, "x", PATH("file"), NULL);
 	hold(f, "exec cp ", 0);
 	for (unsigned i = 0; i < N; i++) {
 		snprintf(name, sizeof(name), "copy%u", i);
@@ -257,7 +257,7 @@ static void test_a_lost_session_is_made_again(void **state)
 			/* that of bash is made on the way */
 			assert_false(direct_has(f, "/v1/shell/sessions", "threadfs-"));
 		}
-		OK(sandbox_mkdir, PATH(i ? "b" : "a"), 0755); /* nothing ran: it is safe */
+		OK(sandbox_mkdir, PATH(i ? "b" : "a"), 0755, NULL); /* nothing ran: it is safe */
 		lstat_ok(f);
 	}
 	assert_int_equal(rogue_count(f->rogue, NULL, CREATE), f->has_bash ? 0 : 3);
@@ -295,7 +295,7 @@ static void test_a_confused_session_is_left(void **state)
 	assert_int_equal(rogue_count(f->rogue, NULL, CREATE), 2);
 	rogue_clear(f->rogue);
 	answer(f, 1, 200, confused_answer);
-	FAILS(EIO, sandbox_mkdir, PATH("d"), 0755); /* may not */
+	FAILS(EIO, sandbox_mkdir, PATH("d"), 0755, NULL); /* may not */
 	assert_int_equal(commands(f), 4);
 	lstat_ok(f);
 	assert_int_equal(rogue_count(f->rogue, NULL, CREATE), 3);
@@ -308,7 +308,7 @@ static void test_a_server_without_named_sessions(void **state)
 
 	rogue_answer(f->rogue, "POST", CREATE, 404, "not here");
 	lstat_ok(f);
-	OK(sandbox_mkdir, PATH("d"), 0755);
+	OK(sandbox_mkdir, PATH("d"), 0755, NULL);
 	lstat_ok(f);
 	assert_int_equal(rogue_count(f->rogue, NULL, CREATE), f->has_bash ? 0 : 1);
 	free(direct(f, "DELETE", "/v1/shell/sessions", NULL));
@@ -387,7 +387,7 @@ static void test_a_change_is_never_sent_twice(void **state)
 		lstat_ok(f); /* there is a connection to be reused */
 		rogue_forget(f->rogue);
 		rogue_add(f->rogue, &faults[i]);
-		assert_int_not_equal(SYNC(f->sb, sandbox_mkdir, PATH("d"), 0755), 0);
+		assert_int_not_equal(SYNC(f->sb, sandbox_mkdir, PATH("d"), 0755, NULL), 0);
 		assert_int_equal(rogue_count_body(f->rogue, "POST", fake_route(f), "exec mkdir"),
 				 1);
 		rogue_clear(f->rogue);
@@ -710,7 +710,7 @@ static void test_random_cancellations(void **state)
 	unsigned ended = 0;
 
 	fill(f, 100);
-	OK(sandbox_symlink, "target", PATH("link"));
+	OK(sandbox_symlink, "target", PATH("link"), NULL);
 	srand(7);
 	for (unsigned i = 0; i < N; i += AT_ONCE) {
 		for (unsigned j = 0; j < AT_ONCE; j++) {

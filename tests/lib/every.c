@@ -87,7 +87,7 @@ static void release_text(struct attempt *a)
 
 static void start_mkdir(struct attempt *a, struct sandbox *sb)
 {
-	sandbox_mkdir(sb, &a->call, in(a, "new"), 0755);
+	sandbox_mkdir(sb, &a->call, in(a, "new"), 0755, NULL);
 }
 
 static void start_rmdir(struct attempt *a, struct sandbox *sb)
@@ -112,24 +112,24 @@ static void start_rename_noreplace(struct attempt *a, struct sandbox *sb)
 
 static void start_link(struct attempt *a, struct sandbox *sb)
 {
-	sandbox_link(sb, &a->call, in(a, "other"), in(a, "new"));
+	sandbox_link(sb, &a->call, in(a, "other"), in(a, "new"), NULL);
 }
 
 static void start_symlink(struct attempt *a, struct sandbox *sb)
 {
-	sandbox_symlink(sb, &a->call, "../anywhere", in(a, "new"));
+	sandbox_symlink(sb, &a->call, "../anywhere", in(a, "new"), NULL);
 }
 
 static void start_chmod(struct attempt *a, struct sandbox *sb)
 {
-	sandbox_chmod(sb, &a->call, in(a, "other"), 0640);
+	sandbox_chmod(sb, &a->call, in(a, "other"), 0640, NULL);
 }
 
 static void start_utimens(struct attempt *a, struct sandbox *sb)
 {
 	const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = 1234567890 } };
 
-	sandbox_utimens(sb, &a->call, in(a, "other"), times);
+	sandbox_utimens(sb, &a->call, in(a, "other"), times, NULL);
 }
 
 static void start_truncate(struct attempt *a, struct sandbox *sb)
