@@ -1,7 +1,7 @@
 /*
- * .ctl/events of a thread: one JSON line per change in its sandbox. One watch
- * per thread serves all readers, as long as there is one; each has a bounded queue
- * of his own. Loop thread only.
+ * .ctl/events of a thread: one JSON line per change in its sandbox, as the thread's
+ * watch tells it (coherence.h). Each reader has a bounded queue of his own, and a lease: he wants
+ * the sandbox to be there. Loop thread only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +11,8 @@
 
 #include "answer.h"
 #include "clock.h"
+#include "coherence.h"
 #include "ctl.h"
-#include "jobs.h"
 #include "jsonw.h"
 #include "remote.h"
 
@@ -29,29 +29,26 @@ struct event_read {
 };
 
 struct event_reader {
-	struct ctl_open *open;
-	struct events *events; /* NULL: it has ended */
-	int end;               /* then: 0 or why */
+	struct thread *thread; /* the open file's, or counted by remote */
+	struct remote remote;  /* has a sandbox started for it */
+	struct sandbox_info info;
+	struct watcher watcher; /* then */
+	bool leased;            /* meanwhile */
+	bool closed;            /* nobody reads: it goes when remote is done */
+	bool ended;             /* nothing more will come */
+	int end;                /* then: 0 or why */
 	struct buf queue;
 	unsigned lines;
 	bool overflowed; /* and nothing was added since */
 	struct event_read *reads;
 	struct fuse_pollhandle *ph;
-	struct event_reader *prev, *next;
-};
-
-struct events {
-	struct remote remote;
-	const char *root; /* of the sandbox that is watched */
-	struct event_reader *readers;
-	bool live; /* once */
 };
 
 /* ---- readers ---- */
 
 static bool is_readable(const struct event_reader *r)
 {
-	return r->queue.len > 0 || !r->events;
+	return r->queue.len > 0 || r->ended;
 }
 
 static void read_done(struct event_read *op, const void *bytes, ssize_t n)
@@ -116,20 +113,21 @@ static void put_line(struct event_reader *r, const char *line, size_t len)
 }
 
 /* NULL: some were missed. */
-static void tell(struct events *e, const char *line, size_t len)
+static void tell(struct event_reader *r, const char *line, size_t len)
 {
-	struct event_reader *r, *next;
-
-	DL_FOREACH_SAFE (e->readers, r, next) {
-		put_line(r, line, len);
-		/* What was missed was missed before what comes now: go on with that. */
-		if (!line && r->lines < QUEUE_LINES)
-			r->overflowed = false;
-		serve(r);
-	}
+	put_line(r, line, len);
+	/* What was missed was missed before what comes now: go on with that. */
+	if (!line && r->lines < QUEUE_LINES)
+		r->overflowed = false;
+	serve(r);
 }
 
 /* ---- the watch ---- */
+
+static struct event_reader *of(struct watcher *w)
+{
+	return CONTAINER_OF(w, struct event_reader, watcher);
+}
 
 static const char *type_name(enum watch_type type)
 {
@@ -141,79 +139,78 @@ static const char *type_name(enum watch_type type)
 	return names[type];
 }
 
-/* A path of the sandbox as it is below the root; NULL: it is elsewhere. */
-static const char *below(const char *root, const char *path)
+static void on_event(struct watcher *watcher, const struct watch_event *ev)
 {
-	size_t n = strlen(root);
-
-	if (n == 1) /* "/" */
-		return path + 1;
-	return strncmp(path, root, n) == 0 && path[n] == '/' ? path + n + 1 : NULL;
-}
-
-static void on_event(void *ctx, const struct watch_event *ev)
-{
-	struct events *e = ctx;
 	struct buf line CLEANUP_BUF = BUF_INIT(64 * KIB);
-	const char *old = NULL;
 	struct jw w;
 
-	if (ev->old_path)
-		old = below(e->root, ev->old_path);
 	jw_init(&w, &line);
 	jw_obj(&w);
 	jw_kstr(&w, "type", type_name(ev->type));
 	jw_kstr(&w, "path", ev->relative);
-	if (old)
-		jw_kstr(&w, "old_path", old);
+	if (ev->old_path)
+		jw_kstr(&w, "old_path", ev->old_path);
 	jw_kbool(&w, "is_dir", ev->is_dir);
 	if (ev->size >= 0)
 		jw_kint(&w, "size", ev->size);
 	jw_knum(&w, "time", clock_wall());
 	jw_obj_end(&w);
 	buf_putc(&line, '\n');
-	tell(e, line.error ? NULL : line.data, line.len);
+	tell(of(watcher), line.error ? NULL : line.data, line.len);
 }
 
-static void on_live(void *ctx)
+static void on_lost(struct watcher *w)
 {
-	((struct events *)ctx)->live = true;
-}
-
-static void on_lost(void *ctx, int err UNUSED)
-{
-	struct events *e = ctx;
-
-	if (e->live)
-		tell(e, NULL, 0);
-}
-
-static void start(struct remote *r, struct sandbox *sb)
-{
-	struct events *e = CONTAINER_OF(r, struct events, remote);
-
-	e->root = sandbox_root(sb);
-	sandbox_watch(
-		sb, &r->call, e->root,
-		&(struct watch){ .live = on_live, .lost = on_lost, .event = on_event, .ctx = e });
+	tell(of(w), NULL, 0);
 }
 
 /* The sandbox went away (the end of the file), or there was never a watch (why). */
-static void on_ended(struct remote *r, int err)
+static void on_ended(struct watcher *w, int err)
 {
-	struct events *e = CONTAINER_OF(r, struct events, remote);
-	struct events **place = jobs_events(r->thread);
-	struct event_reader *reader, *next;
+	struct event_reader *r = of(w);
 
-	if (place && *place == e)
-		*place = NULL;
-	DL_FOREACH_SAFE (e->readers, reader, next) {
-		DL_DELETE(e->readers, reader);
-		reader->events = NULL;
-		reader->end = e->live ? 0 : err;
-		serve(reader);
+	r->ended = true;
+	r->end = err;
+	if (r->leased)
+		thread_unlease(r->thread);
+	r->leased = false;
+	serve(r);
+}
+
+/* ---- having one ---- */
+
+static void start(struct remote *remote, struct sandbox *sb)
+{
+	struct event_reader *r = CONTAINER_OF(remote, struct event_reader, remote);
+
+	sandbox_context(sb, &remote->call, &r->info);
+}
+
+static void free_reader(struct event_reader *r)
+{
+	if (r->ph)
+		fuse_pollhandle_destroy(r->ph);
+	buf_release(&r->queue);
+	free(r);
+}
+
+static void on_started(struct remote *remote, int err)
+{
+	struct event_reader *r = CONTAINER_OF(remote, struct event_reader, remote);
+
+	if (err == 0)
+		sandbox_info_release(&r->info);
+	if (r->closed) {
+		free_reader(r);
+		return;
 	}
-	free(e);
+	if (err == 0)
+		err = thread_lease(r->thread);
+	r->leased = err == 0;
+	if (err == 0)
+		err = coherence_subscribe(r->thread, &r->watcher);
+	if (err < 0)
+		on_ended(&r->watcher, err);
 }
 
 /* ---- the file ---- */
@@ -221,26 +218,14 @@ static void on_ended(struct remote *r, int err)
 static int open_events(struct ctl_open *o)
 {
 	struct event_reader *r = calloc(1, sizeof(*r));
-	struct events **place = jobs_events(o->thread);
 
-	if (!r || !place) {
-		free(r);
+	if (!r)
 		return -ENOMEM;
-	}
-	if (!*place) {
-		*place = calloc(1, sizeof(**place));
-		if (!*place) {
-			free(r);
-			return -ENOMEM;
-		}
-		(*place)->remote = (struct remote){ .timeout_ms = -1, .once = true };
-		remote_begin(&(*place)->remote, o->thread, start, on_ended);
-	}
-	r->open = o;
+	r->thread = o->thread;
 	r->queue = BUF_INIT(QUEUE_LINES * 16 * KIB);
-	r->events = *place;
-	DL_APPEND(r->events->readers, r);
+	r->watcher = (struct watcher){ .event = on_event, .lost = on_lost, .ended = on_ended };
 	o->priv = r;
+	remote_begin(&r->remote, o->thread, start, on_started);
 	return 0;
 }
 
@@ -285,22 +270,16 @@ static void poll_events(struct ctl_open *o, fuse_req_t req, struct fuse_pollhand
 static void release_events(struct ctl_open *o)
 {
 	struct event_reader *r = STEAL(o->priv);
-	struct events *e = r->events;
-	struct events **place = jobs_events(o->thread);
 
-	if (e) {
-		DL_DELETE(e->readers, r);
-		/* The last one turns it off; the next one begins anew. */
-		if (!e->readers) {
-			if (place && *place == e)
-				*place = NULL;
-			remote_cancel(&e->remote);
-		}
+	if (remote_is_busy(&r->remote)) {
+		r->closed = true;
+		remote_cancel(&r->remote);
+		return;
 	}
-	if (r->ph)
-		fuse_pollhandle_destroy(r->ph);
-	buf_release(&r->queue);
-	free(r);
+	coherence_unsubscribe(r->thread, &r->watcher);
+	if (r->leased)
+		thread_unlease(r->thread);
+	free_reader(r);
 }
 
 const struct ctl_file ctl_events = {

@@ -33,13 +33,6 @@ static struct jobs *jobs_get(struct thread *t)
 	return t->jobs;
 }
 
-struct events **jobs_events(struct thread *t)
-{
-	struct jobs *j = jobs_get(t);
-
-	return j ? &j->events : NULL;
-}
-
 struct command *command_ref(struct command *c)
 {
 	c->refs++;

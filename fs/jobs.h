@@ -13,7 +13,6 @@
 
 struct jobs;
 struct command;
-struct events;
 struct feed;
 
 enum {
@@ -132,8 +131,3 @@ void command_stdin_close(struct command *c);
 int command_feed(struct command *c, const void *bytes, size_t len, struct job_ask *a) MUST_CHECK;
 /* Does not wait any more; what has not been sent yet never will be. done() does not come. */
 void command_feed_leave(struct job_ask *a);
-
-/* ---- a place for the thread's events (events.c) ---- */
-
-/* NULL: no memory. */
-struct events **jobs_events(struct thread *t);

@@ -74,7 +74,6 @@ struct jobs {
 	unsigned last;
 	uint64_t ended; /* how many have */
 	int exit_code;
-	struct events *events;
 };
 
 /* The command of the shell that runs or is next to; NULL: none. */

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "notifier.h"
 #include "snapshot.h"
 #include "status_text.h"
 #include "thread.h"
@@ -21,8 +22,9 @@ static void print_mount(const struct snapshot *s, struct buf *to)
 	       s->uptime_s);
 }
 
-static void print_totals(const struct fs_totals *t, struct buf *to)
+static void print_totals(struct fs *fs, struct buf *to)
 {
+	const struct fs_totals *t = &fs->totals;
 	const struct {
 		const char *name, *help;
 		uint64_t value;
@@ -40,6 +42,11 @@ static void print_totals(const struct fs_totals *t, struct buf *to)
 		{ "threadfs_read_bytes_total", "Read through the mount.", t->bytes_read },
 		{ "threadfs_written_bytes_total", "Written through the mount.", t->bytes_written },
 		{ "threadfs_commands_total", "Commands run in sandboxes.", t->commands },
+		{ "threadfs_watch_events_total", "Changes that sandboxes told of.", t->events },
+		{ "threadfs_watches_lost_total", "Times that a watch of a sandbox was lost.",
+		  t->watches_lost },
+		{ "threadfs_notifications_total", "What the kernel was told not to believe.",
+		  notifier_sent(fs) },
 		{ "threadfs_names_dropped_total", "Names from sandboxes that no file can have.",
 		  t->names_dropped },
 		{ "threadfs_listings_total", "Directories that were listed, one at a time.",
@@ -144,7 +151,7 @@ static void print_threads(const struct snapshot *s, struct buf *to)
 void metrics_print(const struct snapshot *s, struct buf *to)
 {
 	print_mount(s, to);
-	print_totals(&s->fs->totals, to);
+	print_totals(s->fs, to);
 	print_room(s, to);
 	print_threads(s, to);
 }

@@ -135,9 +135,3 @@ int snapshot_take(struct snapshot *s, struct fs *fs, const struct thread *only)
 		snapshot_release(s);
 	return r;
 }
-
-/* What is cached is true for a second (node_is_fresh); nobody watches yet. */
-const char *thread_watch_name(const struct thread *t UNUSED)
-{
-	return "off";
-}

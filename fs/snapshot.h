@@ -41,9 +41,6 @@ struct snapshot {
 int snapshot_take(struct snapshot *s, struct fs *fs, const struct thread *only) MUST_CHECK;
 void snapshot_release(struct snapshot *s);
 
-/* "live": the sandbox tells of changes; "off". */
-const char *thread_watch_name(const struct thread *t);
-
 /* Each appends; errors are the buffer's. status_show.c, status_json.c, metrics.c */
 void status_show(const struct snapshot *s, struct buf *to);
 void status_show_thread(const struct snapshot *s, const struct thread_view *v, struct buf *to);

@@ -3,6 +3,7 @@
 #include <utlist.h>
 
 #include "clock.h"
+#include "coherence.h"
 #include "jsonw.h"
 #include "node.h"
 #include "snapshot.h"
@@ -109,7 +110,7 @@ static void put_thread(struct jw *w, const struct snapshot *s, const struct thre
 	put_time(w, "last_activity", t->used_wall);
 	jw_kint(w, "starts", t->starts);
 	jw_kint(w, "restarts", t->restarts);
-	jw_kstr(w, "watch", v->thread ? thread_watch_name(v->thread) : "off");
+	jw_kstr(w, "watch", v->thread ? coherence_state(v->thread) : "off");
 	put_error(w, v);
 	put_pending(w, s, v->thread);
 	put_transfers(w, v->thread);

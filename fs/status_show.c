@@ -3,6 +3,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "coherence.h"
 #include "snapshot.h"
 #include "status_text.h"
 #include "thread.h"
@@ -173,7 +174,7 @@ static void put_lines(struct table *table, const struct snapshot *s, const struc
 	put_time(table, "started", t->created_wall);
 	put_time(table, "last used", t->used_wall);
 	put_count(table, "restarts", t->restarts);
-	put_line(table, "watch", v->thread ? thread_watch_name(v->thread) : "off");
+	put_line(table, "watch", v->thread ? coherence_state(v->thread) : "off");
 	table_cell(table, "last error");
 	put_error(table, v);
 	if (v->error)

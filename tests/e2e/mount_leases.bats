@@ -228,7 +228,7 @@ socket_of() {
 			.state == "active" and .leases == 2 and .open_files == 1 and
 			(.url | type == "string" and length > 0) and .backend == "embedded" and
 			.dialect == $d and .restarts == 0 and
-			(.watch == "live" or .watch == "off") and
+			(.watch | IN("live", "starting", "lost", "unsupported", "off")) and
 			(.pid | type == "number" and . > 1) and
 			has("last_error") and .last_error == null and
 			(.created_at | sub("\\.[0-9]+Z$"; "Z") | fromdate) > (now - 600) and
