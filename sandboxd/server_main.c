@@ -137,6 +137,7 @@ int main(int argc, char **argv)
 	r = outer_settle();
 	if (r < 0)
 		return OPTIONS_EXIT_FAILURE;
+	umask(022); /* as in the images, whoever started it: uploads and commands have it */
 	if (o.inherit_listen >= 0) {
 		r = run_inner(&o);
 		if (r < 0)
