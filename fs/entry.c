@@ -63,7 +63,7 @@ int entry_adopt(struct node *dir, const char *name, const struct attr *attr, int
 
 double entry_attr_seconds(const struct node *n)
 {
-	double left = (double)node_left_ms(n) / 1000;
+	double left = (double)MAX(node_left_ms(n), n->guess_ms - clock_ms()) / 1000;
 
 	if (n->stage)
 		return ATTR_SECONDS;

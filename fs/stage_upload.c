@@ -140,15 +140,13 @@ static struct delivery *of(struct remote *r)
 }
 
 /* The directory has the file now, or has it as it is now. */
-static void add_to_listing(struct delivery *d, bool looked)
+static void add_to_listing(struct delivery *d)
 {
 	struct node *n = d->s->n;
 
 	if (!n->parent)
 		return;
-	if (!looked)
-		entry_made(n->parent, n->name, NULL);
-	else if (node_is_since(n, &d->looked))
+	if (node_is_since(n, &d->looked))
 		entry_made(n->parent, n->name, &d->seen);
 	else
 		entry_doubted(n->parent, n->name);
@@ -167,14 +165,6 @@ static void guess(struct delivery *d)
 	d->seen.mtime = d->seen.ctime = s->mtime;
 	if (s->mode >= 0)
 		d->seen.mode = S_IFREG | (mode_t)s->mode;
-}
-
-/* Whoever wants to know asks; the kernel, too. */
-static void void_attr(struct node *n)
-{
-	node_void_attr(n);
-	if (n->fs->se && n->nlookup > 0)
-		fuse_lowlevel_notify_inval_inode(n->fs->se, n->ino, -1, 0);
 }
 
 static void confirm(struct delivery *d, bool looked)
@@ -197,11 +187,11 @@ static void confirm(struct delivery *d, bool looked)
 		s->n); /* of the file that was there: it has a name less, or was appended to */
 	if (looked) {
 		node_learn(s->n, &d->seen, &d->looked);
+		add_to_listing(d);
 	} else {
-		s->n->attr = d->seen;
-		void_attr(s->n);
+		node_set_attr(s->n, &d->seen);
+		node_void_attr(s->n); /* whoever wants to know asks */
 	}
-	add_to_listing(d, looked);
 	finish(d, 0);
 }
 
@@ -351,10 +341,13 @@ static void rewind_content(void *ctx)
  */
 static unsigned hints(const struct node *n)
 {
-	struct listing *l = n->thread->watched && n->parent ? shelf_of(n->parent) : NULL;
+	const struct thread *t = n->thread;
+	struct listing *l = n->parent ? shelf_of(n->parent) : NULL;
 
-	if (!l || listing_left_ms(l, n->thread) == 0)
+	if (!t->watched || !n->parent)
 		return 0;
+	if (!l || listing_left_ms(l, t) <= 0)
+		return node_left_ms(n->parent) > 0 ? UPLOAD_DIR_THERE : 0;
 	if (!n->unborn || !l->complete || listing_find(l, n->name))
 		return UPLOAD_DIR_THERE;
 	return UPLOAD_DIR_THERE | UPLOAD_NAME_FREE;
@@ -388,6 +381,7 @@ static void on_uploaded(struct remote *r, int err)
 {
 	struct delivery *d = of(r);
 	struct stage *s = d->s;
+	struct node *n = s ? s->n : NULL;
 
 	if (is_over(d))
 		return;
@@ -395,16 +389,19 @@ static void on_uploaded(struct remote *r, int err)
 		/* A stream is only ahead of what has to be done anyhow. */
 		d->cancelled = d->end == UINT64_MAX;
 		s->no_stream = true;
+		if (n->parent)
+			entry_doubted(n->parent, n->name);
 		finish(d, err);
 		return;
 	}
 	s->sent = d->covers;
 	s->excl = false;
-	s->n->unborn = false;
-	if (s->n->parent) {
-		entry_made(s->n->parent, s->n->name, NULL);
-		entry_dir_changed(s->n->parent, 0, true);
+	if (n->parent) {
+		entry_made(n->parent, n->name, NULL);
+		/* Of a new one the kernel knew before us; of the times events will tell. */
+		entry_dir_changed(n->parent, 0, !n->unborn || !n->thread->watched);
 	}
+	n->unborn = false;
 	go_on(d);
 }
 
