@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clock.h"
 #include "notifier.h"
 
 enum { ABSENT_MAX = 65536 };
@@ -25,6 +26,7 @@ bool absent_add(struct node *dir, const char *name)
 	size_t len = strlen(name);
 	struct absent *a = NULL;
 
+	dir->told_ms = clock_ms();
 	HASH_FIND(hh, dir->absent, name, len, a);
 	if (a)
 		return true;

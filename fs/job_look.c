@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "jobs_i.h"
+#include "notifier.h"
 
 enum {
 	FAST_MIN_MS = 10, /* between looks when somebody waits */
@@ -76,7 +77,7 @@ static void plan_next(struct command *c, bool news)
 
 void command_hurry(struct command *c)
 {
-	if (!c->alive || command_is_over(c) || c->calling)
+	if (!c->alive || command_is_over(c) || c->calling || c->syncing)
 		return;
 	c->pause_ms = 0;
 	plan(c, 0);
@@ -202,8 +203,6 @@ static void end(struct command *c, enum job_state state, int exit_code, int err,
 		c->ended = ++j->ended;
 	if (j && !c->own)
 		j->exit_code = exit_code;
-	/* Whoever hears of the end now looks at the files. */
-	thread_void_caches(c->thread);
 	command_input_end(c);
 	wake(c, 0);
 	front = j ? jobs_front(j) : NULL;
@@ -220,6 +219,7 @@ static void end(struct command *c, enum job_state state, int exit_code, int err,
 static void lose(struct command *c, int err, const char *message, bool known)
 {
 	thread_failed(c->thread, "a command was lost", err, message);
+	thread_void_caches(c->thread);
 	end(c, JOB_LOST, -1, err, known);
 }
 
@@ -236,8 +236,34 @@ void command_abandon(struct command *c)
 	}
 	if (c->calling)
 		call_cancel(&c->call);
-	else
+	else if (!c->syncing)
 		let_go(c);
+}
+
+static void on_synced(struct job *job)
+{
+	struct command *c = CONTAINER_OF(job, struct command, synced);
+
+	c->syncing = false;
+	if (command_is_over(c)) /* abandoned */
+		let_go(c);
+	else if (c->last_code < 0)
+		lose(c, -EIO, "its shell is gone, or there was no room for its output", true);
+	else
+		end(c, JOB_DONE, c->last_code, 0, true);
+}
+
+/*
+ * Whoever hears of the end looks at the files; so he hears of it when the kernel has forgotten what
+ * it knew of them.
+ */
+static void end_synced(struct command *c, int exit_code)
+{
+	c->last_code = exit_code;
+	c->syncing = true;
+	c->synced.run = on_synced;
+	thread_void_caches(c->thread);
+	notifier_sync(c->fs, c->thread, &c->synced);
 }
 
 /* ---- looking ---- */
@@ -285,12 +311,8 @@ static void take(struct command *c, const struct run_news *n)
 		c->state = JOB_RUNNING;
 	command_take(c, JOB_OUT, n->out, n->out_len);
 	command_take(c, JOB_ERR, n->err, n->err_len);
-	if (n->ended && n->exit_code < 0) {
-		lose(c, -EIO, "its shell is gone, or there was no room for its output", true);
-		return;
-	}
 	if (n->ended) {
-		end(c, JOB_DONE, n->exit_code, 0, true);
+		end_synced(c, n->exit_code);
 		return;
 	}
 	if (news)
@@ -330,7 +352,7 @@ static void on_looked_news(struct call *call)
 static void look(struct command *c)
 {
 	ev_timer_stop(c->fs->ev, &c->timer);
-	if (c->calling || command_is_over(c))
+	if (c->calling || c->syncing || command_is_over(c))
 		return;
 	c->calling = true;
 	c->looked_ms = clock_ms();

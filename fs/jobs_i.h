@@ -39,6 +39,9 @@ struct command {
 	bool leased;
 	struct call call; /* a look; at the end, the dropping */
 	bool calling;
+	struct job synced; /* the kernel knows that files may have changed; then it ends */
+	bool syncing;
+	int last_code; /* meanwhile: what it ended with */
 	struct run_news news;
 	ev_timer timer; /* the next look */
 	int64_t pause_ms, looked_ms;

@@ -1,7 +1,9 @@
 /*
- * See notifier.h. A queue under one lock, a thread that empties it. A notice
- * stays in the table while it waits for its second time, too, so that news of the
- * same thing take its place. Knows nodes only on the loop's side.
+ * See notifier.h. One lock; a queue (lane) for each thread of the mount, so that what the
+ * kernel makes wait because of one sandbox keeps nobody else's waiting; a few
+ * threads that empty them, each lane by one at a time, so that all stay in order. A notice stays in
+ * the table while it waits for its second time, too: news of the same thing take
+ * its place. Knows nodes only on the loop's side.
  */
 #include "notifier.h"
 
@@ -17,8 +19,10 @@
 
 enum {
 	AGAIN_MS = 100,  /* so long an answer may be on its way into the kernel's cache */
-	STOP_MS = 5000,  /* the thread may be held by a request that is still to be answered */
-	STACK = 1 << 17, /* it only writes */
+	STOP_MS = 5000,  /* a request that holds a thread may still have to be answered */
+	THREADS_MAX = 8, /* more than one only if some are held */
+	TURN = 64,       /* notices of a lane before the next one has its turn */
+	STACK = 1 << 17, /* they only write */
 };
 
 /* What a notice is about: the inode itself if the name is empty. */
@@ -28,29 +32,45 @@ struct subject {
 };
 
 struct notice {
-	bool data;      /* pages, too */
-	bool again;     /* once more after this time */
-	int64_t due_ms; /* of the second time */
-	size_t key_len; /* of the subject */
+	struct lane *lane;
+	bool data;       /* pages, too */
+	bool again;      /* once more after this time */
+	int64_t due_ms;  /* of the second time; 0: it is ready */
+	struct job *job; /* instead of all else: to be posted when all before it were sent */
+	size_t key_len;  /* of the subject */
 	UT_hash_handle hh;
 	struct notice *prev, *next;
 	struct subject subject; /* cut to its length */
 };
 
-struct notifier {
-	struct fuse_session *se; /* immutable */
-	pthread_t thread;        /* the starter's */
-	struct lock lock;
-	pthread_cond_t more;    /* with lock */
-	struct notice *ready;   /* guarded by lock; to be sent, in order */
-	struct notice *later;   /* guarded by lock; for their second time, in order of due_ms */
-	struct notice *by_what; /* guarded by lock; all of both */
-	bool stopping;          /* guarded by lock */
-	uint64_t sent;          /* guarded by lock */
-	bool no_expiry;         /* the thread's: the kernel cannot expire names, only drop them */
+struct lane {
+	const void *owner;
+	struct notice *ready; /* in order */
+	unsigned count;       /* of all of its notices */
+	bool busy;            /* a thread is at it */
+	bool waits;           /* for a thread: it is in notifier->waiting */
+	struct lane *prev, *next;
+	UT_hash_handle hh;
 };
 
-/* ---- the thread ---- */
+struct notifier {
+	struct fuse_session *se; /* immutable */
+	struct loop *loop;       /* immutable */
+	struct lock lock;
+	pthread_cond_t more; /* with lock */
+	/* guarded by lock, as all below: */
+	struct lane *lanes;     /* by owner */
+	struct lane *waiting;   /* those with something to send that nobody is at */
+	struct notice *later;   /* for their second time, in order of due_ms */
+	struct notice *by_what; /* all but jobs */
+	pthread_t threads[THREADS_MAX];
+	unsigned count, idle; /* of them */
+	bool stopping;
+	bool no_expiry; /* the kernel cannot expire names, only drop them */
+	uint64_t sent;
+};
+
+/* ---- sending ---- */
 
 static int expire(struct notifier *s, const struct subject *what)
 {
@@ -67,49 +87,124 @@ static int expire(struct notifier *s, const struct subject *what)
 /*
  * A name is expired, not dropped: dropping a directory's takes it away from
  * under those who work in it. -ENOENT is the usual answer to what the kernel has forgotten
- * meanwhile; whatever else it says, there is nothing to be done about it.
+ * meanwhile; whatever else it says, there is nothing to be done about it. Returns whether names
+ * cannot be expired.
  */
-static void deliver(struct notifier *s, const struct subject *what, bool data)
+static bool deliver(struct notifier *s, const struct subject *what, bool data, bool no_expiry)
 {
 	if (!what->name[0]) {
 		fuse_lowlevel_notify_inval_inode(s->se, what->ino, data ? 0 : -1, 0);
-		return;
+		return no_expiry;
 	}
-	if (!s->no_expiry && expire(s, what) == -ENOSYS)
-		s->no_expiry = true;
-	if (s->no_expiry)
-		fuse_lowlevel_notify_inval_entry(s->se, what->ino, what->name, strlen(what->name));
+	if (!no_expiry && expire(s, what) != -ENOSYS)
+		return false;
+	fuse_lowlevel_notify_inval_entry(s->se, what->ino, what->name, strlen(what->name));
+	return true;
 }
 
-static void forget(struct notifier *s, struct notice *n) NEEDS(&s->lock)
+/* ---- lanes; with the lock ---- */
+
+static struct lane *get_lane(struct notifier *s, const void *owner) NEEDS(&s->lock)
 {
-	HASH_DEL(s->by_what, n);
+	struct lane *l = NULL;
+
+	HASH_FIND_PTR(s->lanes, &owner, l);
+	if (l)
+		return l;
+	l = calloc(1, sizeof(*l));
+	if (l) {
+		l->owner = owner;
+		HASH_ADD_PTR(s->lanes, owner, l);
+	}
+	return l;
+}
+
+static void drop_lane_if_empty(struct notifier *s, struct lane *l) NEEDS(&s->lock)
+{
+	if (l->count > 0 || l->busy)
+		return;
+	HASH_DEL(s->lanes, l);
+	free(l);
+}
+
+static void add_ready(struct notifier *s, struct notice *n) NEEDS(&s->lock)
+{
+	struct lane *l = n->lane;
+
+	DL_APPEND(l->ready, n);
+	if (!l->busy && !l->waits) {
+		l->waits = true;
+		DL_APPEND(s->waiting, l);
+	}
+}
+
+static void drop_notice(struct notifier *s, struct notice *n) NEEDS(&s->lock)
+{
+	n->lane->count--;
+	if (!n->job)
+		HASH_DEL(s->by_what, n);
 	free(n);
 }
 
-/* Waits for something to do. NULL: the end. */
-static struct notice *next_notice(struct notifier *s) NEEDS(&s->lock)
+/* ---- the threads ---- */
+
+static void send_one(struct notifier *s, struct lane *l) NEEDS(&s->lock)
+{
+	struct notice *n = l->ready;
+	struct subject what;
+	bool data = n->data, no_expiry = s->no_expiry;
+
+	DL_DELETE(l->ready, n);
+	if (n->job) {
+		loop_post(s->loop, n->job);
+		drop_notice(s, n);
+		return;
+	}
+	memcpy(&what, &n->subject, n->key_len);
+	what.name[n->key_len - offsetof(struct subject, name)] = '\0';
+	s->sent++;
+	if (n->again) {
+		n->again = false;
+		n->due_ms = clock_ms() + AGAIN_MS;
+		DL_APPEND(s->later, n);
+	} else {
+		drop_notice(s, n);
+	}
+	unlock(&s->lock);
+	no_expiry = deliver(s, &what, data, no_expiry);
+	lock(&s->lock);
+	s->no_expiry |= no_expiry;
+}
+
+/* The next one with something to send; NULL: the end. */
+static struct lane *next_lane(struct notifier *s) NEEDS(&s->lock)
 {
 	while (!s->stopping) {
-		struct notice *n = s->ready;
+		struct notice *n = s->later;
+		struct lane *l;
 		struct timespec until;
 
-		if (n) {
-			DL_DELETE(s->ready, n);
-			return n;
-		}
-		n = s->later;
-		if (!n) {
-			pthread_cond_wait(&s->more, &s->lock.mutex);
+		if (n && n->due_ms <= clock_ms()) {
+			DL_DELETE(s->later, n);
+			n->due_ms = 0;
+			add_ready(s, n);
 			continue;
 		}
-		if (n->due_ms <= clock_ms()) {
-			DL_DELETE(s->later, n);
-			return n;
+		l = s->waiting;
+		if (l) {
+			DL_DELETE(s->waiting, l);
+			l->waits = false;
+			return l;
 		}
-		until.tv_sec = n->due_ms / 1000;
-		until.tv_nsec = n->due_ms % 1000 * 1000000;
-		pthread_cond_timedwait(&s->more, &s->lock.mutex, &until);
+		s->idle++;
+		if (n) {
+			until.tv_sec = n->due_ms / 1000;
+			until.tv_nsec = n->due_ms % 1000 * 1000000;
+			pthread_cond_timedwait(&s->more, &s->lock.mutex, &until);
+		} else {
+			pthread_cond_wait(&s->more, &s->lock.mutex);
+		}
+		s->idle--;
 	}
 	return NULL;
 }
@@ -117,66 +212,100 @@ static struct notice *next_notice(struct notifier *s) NEEDS(&s->lock)
 static void *notifier_main(void *arg)
 {
 	struct notifier *s = arg;
-	struct notice *n;
+	struct lane *l;
 
 	lock(&s->lock);
-	while ((n = next_notice(s))) {
-		struct subject what;
-		bool data = n->data;
-
-		memcpy(&what, &n->subject, n->key_len);
-		what.name[n->key_len - offsetof(struct subject, name)] = '\0';
-		if (n->again) {
-			n->again = false;
-			n->due_ms = clock_ms() + AGAIN_MS;
-			DL_APPEND(s->later, n);
-		} else {
-			forget(s, n);
+	while ((l = next_lane(s))) {
+		l->busy = true;
+		for (int i = 0; i < TURN && l->ready && !s->stopping; i++)
+			send_one(s, l);
+		l->busy = false;
+		if (l->ready) {
+			l->waits = true;
+			DL_APPEND(s->waiting, l);
 		}
-		s->sent++;
-		unlock(&s->lock);
-		deliver(s, &what, data);
-		lock(&s->lock);
+		drop_lane_if_empty(s, l);
 	}
 	unlock(&s->lock);
 	return NULL;
+}
+
+static int add_thread(struct notifier *s) NEEDS(&s->lock)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int r;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = -pthread_create(&s->threads[s->count], &attr, notifier_main, s);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (r == 0)
+		s->count++;
+	return r;
+}
+
+/* Something is ready. If nobody is idle, all are held, or soon done. */
+static void call_somebody(struct notifier *s) NEEDS(&s->lock)
+{
+	if (!s->waiting)
+		return; /* somebody is at it */
+	if (s->idle > 0)
+		pthread_cond_signal(&s->more);
+	else if (s->count < THREADS_MAX && !s->stopping)
+		(void)add_thread(s); /* if that fails those that there are do it, later */
 }
 
 /* ---- the loop's side ---- */
 
 static bool was_told(const struct node *n)
 {
-	return n && clock_ms() - n->told_ms < AGAIN_MS;
+	return clock_ms() - n->told_ms < AGAIN_MS;
 }
 
-static void notify(struct notifier *s, const struct subject *what, bool data, bool again)
+static struct notice *new_notice(struct notifier *s, const void *owner, size_t len) NEEDS(&s->lock)
+{
+	struct lane *l = get_lane(s, owner);
+	struct notice *n = l ? calloc(1, offsetof(struct notice, subject) + len + 1) : NULL;
+
+	if (n) {
+		n->lane = l;
+		n->key_len = len;
+		l->count++;
+	} else if (l) {
+		drop_lane_if_empty(s, l);
+	}
+	return n;
+}
+
+static void notify(struct notifier *s, const void *owner, const struct subject *what, bool data,
+		   bool again)
 {
 	size_t len = offsetof(struct subject, name) + strlen(what->name);
 	struct notice *n = NULL;
 
 	lock(&s->lock);
 	HASH_FIND(hh, s->by_what, what, len, n);
-	if (n && n->due_ms) {
-		DL_DELETE(s->later, n); /* it comes anew */
+	if (n && n->due_ms) { /* it comes anew */
+		DL_DELETE(s->later, n);
 		n->due_ms = 0;
-		DL_APPEND(s->ready, n);
-	}
-	if (!n) {
-		n = calloc(1, offsetof(struct notice, subject) + len + 1);
-		if (!n) {
-			unlock(&s->lock);
-			log_error("no memory to tell the kernel of a change");
-			return;
-		}
+		add_ready(s, n);
+	} else if (!n && (n = new_notice(s, owner, len))) {
 		memcpy(&n->subject, what, len);
-		n->key_len = len;
 		HASH_ADD_KEYPTR(hh, s->by_what, &n->subject, len, n);
-		DL_APPEND(s->ready, n);
+		add_ready(s, n);
 	}
-	n->data |= data;
-	n->again |= again;
-	pthread_cond_signal(&s->more);
+	if (n) {
+		n->data |= data;
+		n->again |= again;
+		call_somebody(s);
+	}
 	unlock(&s->lock);
+	if (!n)
+		log_error("no memory to tell the kernel of a change");
 }
 
 void notify_inode(struct fs *fs, fuse_ino_t ino, bool data)
@@ -185,7 +314,7 @@ void notify_inode(struct fs *fs, fuse_ino_t ino, bool data)
 	struct node *n = node_by_ino(fs, ino);
 
 	if (fs->notifier && n && n->nlookup > 0)
-		notify(fs->notifier, &what, data, was_told(n));
+		notify(fs->notifier, n->thread, &what, data, was_told(n));
 }
 
 void notify_attr_now(struct fs *fs, fuse_ino_t ino)
@@ -208,7 +337,30 @@ void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name)
 		return;
 	strcpy(what.name, name);
 	if (fs->notifier)
-		notify(fs->notifier, &what, false, was_told(d));
+		notify(fs->notifier, d->thread, &what, false, was_told(d));
+}
+
+void notifier_sync(struct fs *fs, const struct thread *t, struct job *job)
+{
+	struct notifier *s = fs->notifier;
+	const void *owner = t;
+	struct lane *l = NULL;
+	struct notice *n = NULL;
+
+	if (s) {
+		lock(&s->lock);
+		HASH_FIND_PTR(s->lanes, &owner, l);
+		if (l && (l->ready || l->busy))
+			n = new_notice(s, owner, 0);
+		if (n) {
+			n->job = job;
+			add_ready(s, n);
+			call_somebody(s);
+		}
+		unlock(&s->lock);
+	}
+	if (!n)
+		loop_post(fs->loop, job);
 }
 
 uint64_t notifier_sent(struct fs *fs)
@@ -226,12 +378,27 @@ uint64_t notifier_sent(struct fs *fs)
 
 /* ---- life ---- */
 
+/* Its threads have ended. Who waits for what is not sent any more does so no longer. */
 static void notifier_free(struct notifier *s)
 {
+	struct lane *l, *next_l;
 	struct notice *n, *next;
 
-	HASH_ITER (hh, s->by_what, n, next)
-		forget(s, n);
+	lock(&s->lock);
+	DL_FOREACH_SAFE (s->later, n, next) {
+		DL_DELETE(s->later, n);
+		drop_notice(s, n);
+	}
+	HASH_ITER (hh, s->lanes, l, next_l) {
+		DL_FOREACH_SAFE (l->ready, n, next) {
+			DL_DELETE(l->ready, n);
+			if (n->job)
+				loop_post(s->loop, n->job);
+			drop_notice(s, n);
+		}
+		drop_lane_if_empty(s, l);
+	}
+	unlock(&s->lock);
 	pthread_cond_destroy(&s->more);
 	lock_destroy(&s->lock);
 	free(s);
@@ -241,25 +408,20 @@ int notifier_start(struct fs *fs)
 {
 	struct notifier *s = calloc(1, sizeof(*s));
 	pthread_condattr_t cond;
-	pthread_attr_t attr;
-	sigset_t all, old;
 	int r;
 
 	if (!s)
 		return -ENOMEM;
 	s->se = fs->se;
+	s->loop = fs->loop;
 	lock_init(&s->lock);
 	pthread_condattr_init(&cond);
 	pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
 	pthread_cond_init(&s->more, &cond);
 	pthread_condattr_destroy(&cond);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = -pthread_create(&s->thread, &attr, notifier_main, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
+	lock(&s->lock);
+	r = add_thread(s);
+	unlock(&s->lock);
 	if (r < 0) {
 		notifier_free(s);
 		return r;
@@ -270,27 +432,36 @@ int notifier_start(struct fs *fs)
 
 static void detach(void *ctx)
 {
-	((struct fs *)ctx)->notifier = NULL;
+	struct fs *fs = ctx;
+
+	notifier_free(STEAL(fs->notifier));
 }
 
 int notifier_stop(struct fs *fs)
 {
 	struct notifier *s = fs->notifier;
 	struct timespec until;
-	int r;
+	unsigned count;
+	int r = 0;
 
 	if (!s)
 		return 0;
 	lock(&s->lock);
-	s->stopping = true;
-	pthread_cond_signal(&s->more);
+	s->stopping = true; /* so no thread is added */
+	count = s->count;
+	pthread_cond_broadcast(&s->more);
 	unlock(&s->lock);
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += STOP_MS / 1000;
-	r = -pthread_clockjoin_np(s->thread, NULL, CLOCK_MONOTONIC, &until);
-	if (r < 0)
-		return r;
-	loop_run(fs->loop, detach, fs);
-	notifier_free(s);
-	return 0;
+	while (count > 0 && r == 0) {
+		r = -pthread_clockjoin_np(s->threads[count - 1], NULL, CLOCK_MONOTONIC, &until);
+		if (r == 0) {
+			lock(&s->lock);
+			s->count = --count; /* for another try */
+			unlock(&s->lock);
+		}
+	}
+	if (r == 0)
+		loop_run(fs->loop, detach, fs);
+	return r;
 }

@@ -1,5 +1,5 @@
 /*
- * Tells the kernel that what it has cached is not true any more, from a thread
+ * Tells the kernel that what it has cached is not true any more, from threads
  * of its own: the kernel may make a notification wait for a request that only the
  * loop can answer. The functions are for the loop's thread unless they say otherwise;
  * they never wait. What is told twice before it was sent is sent once, and only
@@ -32,6 +32,11 @@ void notify_inode(struct fs *fs, fuse_ino_t ino, bool data);
 /* A name in a directory, whether it was there or not: it is looked up before it is used again. */
 void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name);
 
+/*
+ * Posts the job when all that was told so far of that thread's has been sent: for whoever is to
+ * look only then. At the end of the mount it is posted all the same.
+ */
+void notifier_sync(struct fs *fs, const struct thread *t, struct job *job);
 /*
  * Attributes of an inode, before this returns: for changes of our own, which whoever made them
  * may look at as soon as he is answered. This is the only one that the kernel makes wait for
