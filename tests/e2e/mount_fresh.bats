@@ -1,0 +1,160 @@
+# Changes that are made in the sandbox show outside, whatever was cached: told by its
+# watch, or after a second where there is none. How long each took is in the output.
+
+load ../lib/mount
+
+setup() {
+	mount_setup
+}
+
+teardown() {
+	[ -z "${STOPPED:-}" ] || kill -CONT "$STOPPED" 2>/dev/null || true
+	teardown_mount
+}
+
+# fresh ARGS…: fresh_test.py in a new directory of the thread.
+fresh() {
+	DEADLINE=$((40 * SLOW)) "$PYTHON" "$(cd "$BATS_TEST_DIRNAME" && pwd)/fresh_test.py" "$@" \
+		>"$T/delays" 3>&- || { cat "$T/delays"; return 1; }
+	cat "$T/delays" >&3
+}
+
+# host: the sandbox's workspace beside the mount, $H. Whoever works there is not seen but by
+# the watch.
+host() {
+	H=$(find "$DATA" -type d -path '*/demo/*' -name workspace)
+	[ -d "$H" ]
+}
+
+watch_is() {
+	[ "$(jq -r .watch "$W/.ctl/status.json")" = "$1" ]
+}
+
+# start [-o OPTIONS]: a mount and a thread that is watched, if it can be.
+start() {
+	mount_start "$@"
+	thread
+	host
+	ls workspace
+	if [ "$DIALECT" = 1.0 ]; then
+		wait_until watch_is unsupported
+	else
+		wait_until watch_is live
+	fi
+}
+
+has() {
+	[ "$(cat "$1" 2>/dev/null)" = "$2" ]
+}
+
+@test "changes beside the mount" {
+	start
+	mkdir workspace/d
+	fresh "$W/workspace/d" --host "$H/d"
+}
+
+@test "changes by a command that still runs" {
+	start
+	mkdir workspace/d
+	fresh "$W/workspace/d" --shell "$THREADFS" exec "$W/workspace/d" -- sh -e
+}
+
+@test "changes by a command that has ended are there at once" {
+	start
+	for i in 1 2 3 4 5 6 7 8 9 10; do
+		is ENOENT stat "workspace/n$i"
+		[ "$i" = 1 ] || has workspace/same $((i - 1))
+		"$THREADFS" exec . -- sh -c "echo $i >workspace/n$i; echo $i >workspace/same"
+		[ "$(cat "workspace/n$i")" = "$i" ]
+		[ "$(cat workspace/same)" = "$i" ]
+		[ "$(find workspace -type f | wc -l)" = $((i + 1)) ]
+	done
+}
+
+@test "who works in a directory stays in it" {
+	start
+	mkdir -p workspace/here/below
+	cd workspace/here/below
+	ls -la .. >/dev/null
+	echo x >"$H/here/new"
+	wait_until has ../new x
+	chmod 700 "$H/here" "$H/here/below"
+	mode() { [ "$(stat -c %a .)" = 700 ]; }
+	wait_until mode
+	mv "$H/here/new" "$H/here/below/"
+	wait_until has new x
+	same "$(/bin/pwd)" "$W/workspace/here/below"
+	"$THREADFS" exec "$W" -- true
+	same "$(/bin/pwd)" "$W/workspace/here/below"
+}
+
+@test "the sandbox dies: nothing of before is believed" {
+	start
+	echo old >"$H/f"
+	wait_until has workspace/f old
+	is ENOENT stat workspace/g
+	# Who is inside goes with it; then nobody tells of changes.
+	kill -KILL "$(jq .pid .ctl/status.json)"
+	wait_until refute watch_is live
+	echo new >"$H/f"
+	echo more >"$H/g"
+	wait_until has workspace/f new
+	wait_until has workspace/g more
+	[ "$DIALECT" = 1.0 ] || wait_until watch_is live
+	rm "$H/g"
+	wait_until test ! -e workspace/g
+	expect_errors
+}
+
+@test "the sandbox is stopped, and goes by itself when nobody uses it" {
+	start -o linger=1
+	echo old >"$H/f"
+	wait_until has workspace/f old
+	is ENOENT stat workspace/g
+	echo >.ctl/destroy
+	watch_is off
+	echo new >"$H/f"
+	echo more >"$H/g"
+	has workspace/f new
+	has workspace/g more
+	[ "$DIALECT" = 1.0 ] || wait_until watch_is live
+	# The watch does not keep it.
+	wait_until watch_is off
+	[ "$(jq -r .state .ctl/status.json)" = warm ]
+	echo newer >"$H/f"
+	rm "$H/g"
+	has workspace/f newer
+	is ENOENT stat workspace/g
+}
+
+@test "more changes than the server remembers" {
+	start
+	mkdir workspace/d
+	ls workspace/d
+	is ENOENT stat workspace/d/7
+	STOPPED=$MOUNT_PID
+	kill -STOP "$STOPPED"
+	(cd "$H/d" && seq 30000 | xargs touch)
+	(cd "$H/d" && seq 1 2 30000 | xargs rm)
+	kill -CONT "$STOPPED"
+	STOPPED=
+	[ -e workspace/d/8 ] || wait_until test -e workspace/d/8
+	wait_until test ! -e workspace/d/7
+	count() { [ "$(find workspace/d -type f | wc -l)" = 15000 ]; }
+	wait_until count
+}
+
+@test "unmounting in the middle of changes" {
+	start
+	mkdir workspace/d
+	spawn sh -c 'cd "$1" && while :; do
+		for i in 1 2 3 4 5 6 7 8 9; do echo $i >$i; mv $i $i.x; mkdir -p s/$i; done; rm -rf s
+		done' sh "$H/d"
+	spawn sh -c 'cd "$1" && while :; do cat * >/dev/null 2>&1; find . >/dev/null 2>&1; done' \
+		sh "$W/workspace/d"
+	count() { [ "$(sed -n 's/^threadfs_watch_events_total //p' "$M/.ctl/metrics")" -gt 200 ]; }
+	[ "$DIALECT" = 1.0 ] || wait_until count
+	kill "$SPAWN_PID"
+	wait_for $((5 * SLOW)) pid_gone "$SPAWN_PID"
+	mount_stop
+}
