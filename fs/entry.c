@@ -63,17 +63,12 @@ int entry_adopt(struct node *dir, const char *name, const struct attr *attr, int
 
 double entry_attr_seconds(const struct node *n)
 {
-	double left = (double)MAX(node_left_ms(n), n->guess_ms - clock_ms()) / 1000;
+	double left = (double)node_left_ms(n) / 1000;
 
 	if (n->stage)
 		return ATTR_SECONDS;
 	/* A thread's root is shown from memory, whatever is known, and is in no watch. */
 	return n == n->thread->root ? ROOT_SECONDS : left;
-}
-
-static double name_seconds(int64_t left_ms)
-{
-	return left_ms > FRESH_MS ? (double)left_ms / 1000 : 0;
 }
 
 void entry_fill(struct node *n, struct fuse_entry_param *ret)
@@ -85,7 +80,7 @@ void entry_fill(struct node *n, struct fuse_entry_param *ret)
 		.attr_timeout = entry_attr_seconds(n),
 		.entry_timeout = root       ? ROOT_SECONDS
 				 : n->stage ? 0
-					    : name_seconds(node_left_ms(n)),
+					    : (double)node_left_ms(n) / 1000,
 	};
 	node_stat(n, &ret->attr);
 }
@@ -104,11 +99,12 @@ void entry_reply_absent(struct parked *p, struct node *dir, const char *name,
 			const struct moment *asked)
 {
 	struct fuse_entry_param e = {
-		.entry_timeout = name_seconds(shelf_left_ms(dir->thread, asked->ms, asked->epoch)),
+		.entry_timeout =
+			(double)shelf_left_ms(dir->thread, asked->ms, asked->epoch) / 1000,
 	};
 
 	/* It has to be taken back when the name comes. */
-	if (e.entry_timeout > 0 && absent_add(dir, name))
+	if (e.entry_timeout > 0 && (e.entry_timeout <= ATTR_SECONDS || absent_add(dir, name)))
 		parked_entry(p, &e);
 	else
 		parked_err(p, -ENOENT);
@@ -131,7 +127,7 @@ int entry_known(struct node *dir, const char *name, struct node **ret)
 	i = listing_find(l, name);
 	if (!i)
 		return l->complete ? -ENOENT : -EAGAIN;
-	if (i->state != ITEM_KNOWN)
+	if (!listing_knows(l, i, dir->thread))
 		return -EAGAIN;
 	item_attr(i, &attr);
 	return entry_adopt(dir, name, &attr, l->asked_ms, true, ret);
