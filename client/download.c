@@ -50,7 +50,7 @@ struct download_op {
 	bool refused;    /* stopped by us: something is wrong, or the reader says so */
 	int64_t size;    /* of the file; -1: unknown */
 	time_t modified; /* by the header; -1: unknown */
-	time_t begun;    /* the server's clock at the start; -1: unknown */
+	time_t begun;    /* the server's clock at the start, if nothing else is known; or -1 */
 	char *etag;      /* how.watched: if it can be asked for again; or NULL */
 	bool confirmed;  /* it was, and is the same */
 	bool denied;     /* it is another */
@@ -272,6 +272,25 @@ static time_t date_said(const struct exchange *x, const char *header)
 	return said ? curl_getdate(said, NULL) : -1;
 }
 
+/* The pieces of one file say the same again and again. */
+static time_t modified_said(struct download_op *o)
+{
+	struct sandbox *sb = o->op.sb;
+	const char *said = exchange_said(&o->x, "Last-Modified");
+
+	if (!said)
+		return -1;
+	if (strcmp(said, sb->modified_said) != 0) {
+		time_t t = curl_getdate(said, NULL);
+
+		if (strlen(said) >= sizeof(sb->modified_said))
+			return t;
+		strcpy(sb->modified_said, said);
+		sb->modified = t;
+	}
+	return sb->modified;
+}
+
 static void take_head(struct download_op *o)
 {
 	struct exchange *x = &o->x;
@@ -280,8 +299,9 @@ static void take_head(struct download_op *o)
 
 	o->size = x->status == 206 ? x->range_total : x->content_length;
 	o->at = x->status == 206 ? o->how.offset : 0;
-	o->modified = date_said(x, "Last-Modified");
-	o->begun = date_said(x, "Date");
+	o->modified = modified_said(o);
+	if (o->modified == -1)
+		o->begun = date_said(x, "Date");
 	if (o->ranged && x->status == 206)
 		f->range = YES;
 	else if (o->ranged && f->range == UNKNOWN)

@@ -58,6 +58,12 @@ static struct lane_state *lane_of(struct exchange *x)
 	return &x->op->sb->lanes[x->lane];
 }
 
+/* Such a request differs from others of its kind in few settings: its handle keeps the others. */
+static bool is_plain_get(const struct exchange *x)
+{
+	return !x->fresh && !x->form_path && x->body.len == 0 && strcmp(x->method, "GET") == 0;
+}
+
 /* ---- its end ---- */
 
 /* Takes the transfer off libcurl, if there is one; the exchange keeps its turn. */
@@ -68,8 +74,14 @@ static void drop_transfer(struct exchange *x)
 	if (!x->easy)
 		return;
 	pool_remove(pool, x->easy);
+	if (x->is_set && is_plain_get(x)) {
+		curl_easy_setopt(x->easy, CURLOPT_HTTPHEADER, NULL);
+		curl_easy_setopt(x->easy, CURLOPT_ERRORBUFFER, NULL);
+		pool_put_set(pool, STEAL(x->easy));
+	} else {
+		pool_put(pool, STEAL(x->easy));
+	}
 	curl_slist_free_all(STEAL(x->all_headers));
-	pool_put(pool, STEAL(x->easy));
 }
 
 /* Gives up its place in the lane; who waits there is to be told by lane_next(). */
@@ -173,25 +185,50 @@ const char *exchange_said(const struct exchange *x, const char *header)
 	return h->value;
 }
 
+/* Digits at *at, and the character behind them; -1 if it is not that. */
+static int64_t take_number(const char **at, char end)
+{
+	const char *p = *at;
+	int64_t n = 0;
+
+	if (*p < '0' || *p > '9')
+		return -1;
+	for (; *p >= '0' && *p <= '9'; p++) {
+		if (n > (INT64_MAX - 9) / 10)
+			return -1;
+		n = n * 10 + (*p - '0');
+	}
+	if (*p != end)
+		return -1;
+	*at = p + (end != '\0');
+	return n;
+}
+
+/* "bytes 5-9/20"; a star stands for what is not known. By hand: every jump has one. */
 static void parse_content_range(struct exchange *x)
 {
-	const char *said = exchange_said(x, "Content-Range");
-	long long first, last, total;
-	char star;
+	const char *p = exchange_said(x, "Content-Range");
+	int64_t first, last, total;
 
 	x->range_start = x->range_total = -1;
-	if (!said)
+	if (!p || strncmp(p, "bytes ", 6) != 0)
 		return;
-	if (sscanf(said, "bytes %lld-%lld/%lld", &first, &last, &total) == 3 && first >= 0 &&
-	    first <= last && last < total) {
-		x->range_start = first;
-		x->range_total = total;
-	} else if (sscanf(said, "bytes %lld-%lld/%c", &first, &last, &star) == 3 && star == '*' &&
-		   first >= 0 && first <= last) {
-		x->range_start = first;
-	} else if (sscanf(said, "bytes */%lld", &total) == 1 && total >= 0) {
-		x->range_total = total;
+	p += 6;
+	p += strspn(p, " ");
+	if (strncmp(p, "*/", 2) == 0) {
+		p += 2;
+		x->range_total = take_number(&p, '\0');
+		return;
 	}
+	first = take_number(&p, '-');
+	last = first >= 0 ? take_number(&p, '/') : -1;
+	if (last < first || last < 0)
+		return;
+	total = take_number(&p, '\0');
+	if (total > last)
+		x->range_total = total;
+	if (total > last || strcmp(p, "*") == 0)
+		x->range_start = first;
 }
 
 static int decide(struct exchange *x, int err, const char *words)
@@ -461,8 +498,10 @@ static int add_header(struct curl_slist **to, const char *line)
 static int set_headers(struct exchange *x)
 {
 	const struct curl_slist *h;
-	int r = add_header(&x->all_headers, "Expect:"); /* no waiting for 100 Continue */
+	int r = 0;
 
+	if (!is_plain_get(x))
+		r = add_header(&x->all_headers, "Expect:"); /* no waiting for 100 Continue */
 	for (h = x->op->sb->credentials; r == 0 && h; h = h->next)
 		r = add_header(&x->all_headers, h->data);
 	for (h = x->headers; r == 0 && h; h = h->next)
@@ -605,16 +644,22 @@ static void set_buffers(struct exchange *x)
 		curl_easy_setopt(x->easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BUFFER);
 }
 
-static void set_callbacks(struct exchange *x)
+static void set_owner(struct exchange *x)
 {
 	CURL *e = x->easy;
 
 	curl_easy_setopt(e, CURLOPT_PRIVATE, x);
 	curl_easy_setopt(e, CURLOPT_ERRORBUFFER, x->why);
-	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_data);
 	curl_easy_setopt(e, CURLOPT_WRITEDATA, x);
-	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
 	curl_easy_setopt(e, CURLOPT_HEADERDATA, x);
+}
+
+static void set_callbacks(struct exchange *x)
+{
+	CURL *e = x->easy;
+
+	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_data);
+	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
 	if (x->form_path || x->body.len > UPLOAD_BUFFER) {
 		curl_easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
 		curl_easy_setopt(e, CURLOPT_XFERINFODATA, x);
@@ -633,14 +678,22 @@ static int set_up(struct exchange *x)
 		if (r < 0)
 			return r;
 	}
-	x->easy = pool_get(sb->pool);
+	if (is_plain_get(x))
+		x->easy = pool_get_set(sb->pool);
+	x->is_set = x->easy;
+	if (!x->is_set)
+		x->easy = pool_get(sb->pool);
 	if (!x->easy || asprintf(&url, "%s%s", sb->base_url, x->target) < 0)
 		return -ENOMEM;
 	if (curl_easy_setopt(x->easy, CURLOPT_URL, url) != CURLE_OK)
 		return -ENOMEM;
-	set_connection(x);
+	set_owner(x);
 	set_buffers(x);
-	set_callbacks(x);
+	if (!x->is_set) {
+		set_connection(x);
+		set_callbacks(x);
+		x->is_set = true;
+	}
 	r = set_body(x);
 	if (r == 0)
 		r = set_headers(x);

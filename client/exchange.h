@@ -89,6 +89,7 @@ struct exchange {
 	curl_off_t uploaded;
 	unsigned tries;
 	bool queued, running, paused;
+	bool is_set;                  /* easy has all that does not change */
 	bool whole_head;              /* the empty line at its end has come */
 	bool knows_head, told_head;   /* the answer's header was read; the owner has it */
 	int error;                    /* what a callback of ours decided, */

@@ -15,7 +15,8 @@ enum { JOBS_AT_ONCE = 256 };
 
 struct loop {
 	struct ev_loop *ev; /* loop thread only, but for ev_async_send() */
-	ev_async wake;
+	ev_async wake;      /* for others */
+	ev_prepare settle;  /* runs what was posted on the loop's own thread, before it sleeps */
 	pthread_t thread;
 
 	struct lock lock;
@@ -39,23 +40,33 @@ static struct job *take_job(struct loop *l, bool *ret_stop)
 }
 
 /* Jobs that post others do not keep timers and sockets waiting: those come in between. */
-static void on_wake(struct ev_loop *ev, ev_async *w, int revents UNUSED)
+static void run_jobs(struct loop *l)
 {
-	struct loop *l = w->data;
 	struct job *job;
 	bool stop;
 
-	ev_now_update(ev);
 	for (unsigned i = 0; i < JOBS_AT_ONCE; i++) {
 		job = take_job(l, &stop);
 		if (!job) {
 			if (stop)
-				ev_break(ev, EVBREAK_ALL);
+				ev_break(l->ev, EVBREAK_ALL);
 			return;
 		}
+		if (i == 0)
+			ev_now_update(l->ev);
 		job->run(job);
 	}
-	ev_async_send(ev, w);
+	ev_async_send(l->ev, &l->wake);
+}
+
+static void on_wake(struct ev_loop *ev UNUSED, ev_async *w, int revents UNUSED)
+{
+	run_jobs(w->data);
+}
+
+static void on_settle(struct ev_loop *ev UNUSED, ev_prepare *w, int revents UNUSED)
+{
+	run_jobs(w->data);
 }
 
 static void *run(void *arg)
@@ -93,8 +104,10 @@ int loop_new(struct loop **ret)
 	}
 	lock_init(&l->lock);
 	ev_async_init(&l->wake, on_wake);
-	l->wake.data = l;
+	ev_prepare_init(&l->settle, on_settle);
+	l->wake.data = l->settle.data = l;
 	ev_async_start(l->ev, &l->wake);
+	ev_prepare_start(l->ev, &l->settle);
 	r = start_thread(l);
 	if (r < 0) {
 		ev_loop_destroy(l->ev);
@@ -128,7 +141,9 @@ void loop_post(struct loop *l, struct job *job)
 		DL_APPEND(l->jobs, job);
 	}
 	unlock(&l->lock);
-	ev_async_send(l->ev, &l->wake);
+	/* Our own thread looks before it sleeps: no turn of the loop is spent on waking it. */
+	if (!loop_is_current(l))
+		ev_async_send(l->ev, &l->wake);
 }
 
 bool loop_withdraw(struct loop *l, struct job *job)

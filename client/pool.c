@@ -21,26 +21,43 @@ struct pool {
 	CURLM *multi;
 	void (*done)(CURL *easy, CURLcode code);
 	ev_timer timer;
-	struct sock *socks; /* those that transfers wait for */
+	struct job kick;    /* the timer, when it is due at once */
+	struct sock *socks; /* those that transfers wait for, and those that are idle */
 	CURL *spare[SPARE_MAX];
-	unsigned spares;
-	int idle[IDLE_CONNECTIONS];
-	unsigned idles;
+	CURL *set[SPARE_MAX]; /* the same, still set up for a plain GET */
+	unsigned spares, sets;
 };
 
+/*
+ * A socket of libcurl's. One that is idle is watched on: as a rule the next request
+ * wants the same of it, and libev has nothing to tell the kernel.
+ */
 struct sock {
 	ev_io io;
 	struct pool *pool;
+	bool idle;  /* libcurl does not ask for it */
+	bool plain; /* idle, kept for the next request, and nothing may come meanwhile */
 	struct sock *prev, *next;
 };
 
 /* ---- connections that nobody uses ---- */
 
-static void forget_idle(struct pool *p, int fd)
+static struct sock *find_sock(struct pool *p, int fd)
 {
-	for (unsigned i = 0; i < p->idles; i++)
-		if (p->idle[i] == fd)
-			p->idle[i] = p->idle[--p->idles];
+	struct sock *s;
+
+	DL_FOREACH (p->socks, s) {
+		if (s->io.fd == fd)
+			return s;
+	}
+	return NULL;
+}
+
+static void free_sock(struct sock *s)
+{
+	ev_io_stop(loop_ev(s->pool->loop), &s->io);
+	DL_DELETE(s->pool->socks, s);
+	free(s);
 }
 
 /* The transfer is over: its connection is kept, if it is. TLS may send records of its own. */
@@ -48,19 +65,15 @@ static void note_idle(struct pool *p, CURL *easy)
 {
 	curl_socket_t fd = CURL_SOCKET_BAD;
 	char *scheme = NULL;
-	const struct sock *s;
+	struct sock *s;
 
 	curl_easy_getinfo(easy, CURLINFO_SCHEME, &scheme);
 	curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, &fd);
 	if (fd == CURL_SOCKET_BAD || !scheme || strcasecmp(scheme, "http") != 0)
 		return;
-	DL_FOREACH (p->socks, s) {
-		if (s->io.fd == fd) /* the next one has it already */
-			return;
-	}
-	forget_idle(p, fd);
-	if (p->idles < IDLE_CONNECTIONS)
-		p->idle[p->idles++] = fd;
+	s = find_sock(p, fd);
+	if (s && s->idle) /* else the next one has it already */
+		s->plain = true;
 }
 
 /* Puts a socket that was closed by its peer in the place of this one. */
@@ -81,17 +94,36 @@ static void kill_socket(int fd)
  */
 static void refuse_surplus(struct pool *p)
 {
+	struct sock *s;
 	char byte;
 
-	for (unsigned i = 0; i < p->idles; i++)
-		if (recv(p->idle[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-			kill_socket(p->idle[i]);
+	DL_FOREACH (p->socks, s) {
+		if (s->plain && recv(s->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+			ev_io_stop(loop_ev(p->loop), &s->io);
+			s->plain = false;
+			kill_socket(s->io.fd);
+		}
+	}
 }
 
 static int close_socket(void *ctx, curl_socket_t fd)
 {
-	forget_idle(ctx, fd);
+	struct sock *s = find_sock(ctx, fd);
+
+	if (s)
+		free_sock(s);
 	return close(fd);
+}
+
+/* Those that libcurl has done with and may have closed without saying so. */
+static void forget_rest(struct pool *p)
+{
+	struct sock *s, *next;
+
+	DL_FOREACH_SAFE (p->socks, s, next) {
+		if (s->idle && !s->plain)
+			free_sock(s);
+	}
 }
 
 /* ---- transfers ---- */
@@ -112,6 +144,7 @@ static void reap(struct pool *p)
 		curl_multi_remove_handle(p->multi, easy);
 		p->done(easy, code);
 	}
+	forget_rest(p);
 }
 
 static void on_socket_ready(struct ev_loop *ev UNUSED, ev_io *w, int revents)
@@ -120,6 +153,11 @@ static void on_socket_ready(struct ev_loop *ev UNUSED, ev_io *w, int revents)
 	struct pool *p = s->pool;
 	int events = 0, running;
 
+	if (s->idle) {
+		/* Its peer has closed it, or says what nobody asked for: libcurl will see. */
+		ev_io_stop(loop_ev(p->loop), w);
+		return;
+	}
 	if (revents & EV_READ)
 		events |= CURL_CSELECT_IN;
 	if (revents & EV_WRITE)
@@ -138,6 +176,13 @@ static void on_timer(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 	reap(p);
 }
 
+static void on_kick(struct job *job)
+{
+	struct pool *p = CONTAINER_OF(job, struct pool, kick);
+
+	on_timer(NULL, &p->timer, 0);
+}
+
 /* libcurl: this socket is to be watched for that. */
 static int set_socket(CURL *easy UNUSED, curl_socket_t fd, int what, void *ctx, void *socket_ctx)
 {
@@ -147,28 +192,34 @@ static int set_socket(CURL *easy UNUSED, curl_socket_t fd, int what, void *ctx, 
 	int events = 0;
 
 	if (what == CURL_POLL_REMOVE) {
-		if (s) {
-			ev_io_stop(ev, &s->io);
-			DL_DELETE(p->socks, s);
-		}
-		free(s);
+		if (s)
+			s->idle = true;
 		curl_multi_assign(p->multi, fd, NULL);
 		return 0;
 	}
+	if (!s)
+		s = find_sock(p, fd);
 	if (!s) {
 		s = calloc(1, sizeof(*s));
 		if (!s)
 			return -1;
-		forget_idle(p, fd);
 		s->pool = p;
+		s->idle = true;
 		ev_io_init(&s->io, on_socket_ready, fd, 0);
 		DL_APPEND(p->socks, s);
-		curl_multi_assign(p->multi, fd, s);
 	}
+	if (s->idle) {
+		curl_multi_assign(p->multi, fd, s);
+		if (!s->plain) /* it may be another one with the same number */
+			ev_io_stop(ev, &s->io);
+	}
+	s->idle = s->plain = false;
 	if (what & CURL_POLL_IN)
 		events |= EV_READ;
 	if (what & CURL_POLL_OUT)
 		events |= EV_WRITE;
+	if (ev_is_active(&s->io) && (s->io.events & (EV_READ | EV_WRITE)) == events)
+		return 0;
 	ev_io_stop(ev, &s->io);
 	ev_io_set(&s->io, fd, events);
 	if (events)
@@ -183,7 +234,9 @@ static int set_timer(CURLM *multi UNUSED, long timeout_ms, void *ctx)
 	struct ev_loop *ev = loop_ev(p->loop);
 
 	ev_timer_stop(ev, &p->timer);
-	if (timeout_ms >= 0) {
+	if (timeout_ms == 0) {
+		loop_post(p->loop, &p->kick);
+	} else if (timeout_ms > 0) {
 		ev_timer_set(&p->timer, (ev_tstamp)timeout_ms / 1e3, 0.);
 		ev_timer_start(ev, &p->timer);
 	}
@@ -205,6 +258,7 @@ int pool_new(struct loop *loop, void (*done)(CURL *easy, CURLcode code), struct 
 	p->done = done;
 	ev_timer_init(&p->timer, on_timer, 0., 0.);
 	p->timer.data = p;
+	p->kick.run = on_kick;
 	curl_multi_setopt(p->multi, CURLMOPT_SOCKETFUNCTION, set_socket);
 	curl_multi_setopt(p->multi, CURLMOPT_SOCKETDATA, p);
 	curl_multi_setopt(p->multi, CURLMOPT_TIMERFUNCTION, set_timer);
@@ -220,9 +274,27 @@ void pool_free(struct pool *p)
 		return;
 	while (p->spares > 0)
 		curl_easy_cleanup(p->spare[--p->spares]);
+	while (p->sets > 0)
+		curl_easy_cleanup(p->set[--p->sets]);
 	curl_multi_cleanup(p->multi);
+	while (p->socks)
+		free_sock(p->socks);
 	ev_timer_stop(loop_ev(p->loop), &p->timer);
+	loop_withdraw(p->loop, &p->kick);
 	free(p);
+}
+
+CURL *pool_get_set(struct pool *p)
+{
+	return p->sets > 0 ? p->set[--p->sets] : NULL;
+}
+
+void pool_put_set(struct pool *p, CURL *easy)
+{
+	if (p->sets == SPARE_MAX)
+		curl_easy_cleanup(easy);
+	else
+		p->set[p->sets++] = easy;
 }
 
 CURL *pool_get(struct pool *p)

@@ -20,6 +20,12 @@ void pool_free(struct pool *p);
 /* A handle with the library's defaults; given back with pool_put(). NULL: no memory. */
 CURL *pool_get(struct pool *p);
 void pool_put(struct pool *p, CURL *easy);
+/*
+ * The same for requests of one kind, of which there are many: the handle comes as it was
+ * put, with all of its settings. NULL: there is none, take pool_get().
+ */
+CURL *pool_get_set(struct pool *p);
+void pool_put_set(struct pool *p, CURL *easy);
 
 int pool_add(struct pool *p, CURL *easy) MUST_CHECK;
 /* Not from inside a callback of libcurl. */

@@ -57,6 +57,8 @@ struct sandbox {
 	struct farewell *farewells; /* to be sent at the end */
 	unsigned farewells_running;
 	struct features features;
+	char modified_said[40]; /* the last Last-Modified of a download, and what it means */
+	time_t modified;
 	struct sandbox_info *info;        /* of GET /v1/sandbox; NULL until asked */
 	struct posix_channel *posix;      /* posix_run.c */
 	struct command_channel *commands; /* command.c */
