@@ -63,7 +63,7 @@ int entry_adopt(struct node *dir, const char *name, const struct attr *attr, int
 
 double entry_attr_seconds(const struct node *n)
 {
-	double left = (double)node_left_ms(n) / 1000;
+	double left = (double)MAX(node_left_ms(n), n->guess_ms - clock_ms()) / 1000;
 
 	if (n->stage)
 		return ATTR_SECONDS;
@@ -127,7 +127,7 @@ int entry_known(struct node *dir, const char *name, struct node **ret)
 	i = listing_find(l, name);
 	if (!i)
 		return l->complete ? -ENOENT : -EAGAIN;
-	if (!listing_knows(l, i, dir->thread))
+	if (i->state != ITEM_KNOWN)
 		return -EAGAIN;
 	item_attr(i, &attr);
 	return entry_adopt(dir, name, &attr, l->asked_ms, true, ret);
