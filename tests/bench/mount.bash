@@ -265,8 +265,6 @@ wanted() {
 	return 1
 }
 
-contends() { [[ " ${contenders[*]} " == *" $1 "* ]]; }
-
 # applies ROW CONTENDER: whether it can be compared there at all.
 applies() {
 	[ -z "${absent[$2]:-}" ] && [[ $2 != "$only_far" || $1 == far-* ]] || return 1
@@ -301,6 +299,19 @@ note() {
 	return 1
 }
 
+# verify ROW CONTENDER: whether it has the right contents, where the row looks at them.
+verify() {
+	local name=verify_${1//-/_} status=0
+	declare -F "$name" >/dev/null || return 0
+	"$name" >"$work/errors" 2>&1 || status=$?
+	[ "$status" != 0 ] || return 0
+	if [ "$status" = 124 ]; then
+		echo "comparing took longer than $limit s" >"$work/errors"
+	fi
+	failures["$1 cold $2"]="contents: $(tail -n 1 "$work/errors" | cut -c 1-200)"
+	progress+=" FAILED (${failures["$1 cold $2"]})"
+}
+
 measure_curl() {
 	local row=$1 who=$2 in_flight=1 http=$work/sock port
 	[ "$who" != curl16 ] || in_flight=16
@@ -323,11 +334,7 @@ measure() {
 			[ "$phase" = cold ] || settle
 			note "$row" "$phase" "$who" "run_$name" || { good= && break; }
 		done
-		if [ -n "$good" ] && [ "$3" = 0 ] && declare -F "verify_$name" >/dev/null &&
-			! "verify_$name" >"$work/errors" 2>&1; then
-			failures["$row cold $who"]="the content differs: $(tail -n 1 "$work/errors")"
-			progress+=" DIFFERS"
-		fi
+		[ -z "$good" ] || [ "$3" != 0 ] || verify "$row" "$who"
 	else
 		for phase in ${row_phases[$row]:-cold}; do
 			failures["$row $phase $who"]=$why

@@ -124,14 +124,13 @@ ratio() {
 
 title_of() { echo "${row_title[$1]}, $2"; }
 
-# at_most ROW PHASE BOUND REFERENCE [ROW PHASE]: seconds against the reference's, which
-# are those of the same row and phase unless said otherwise.
+# at_most ROW PHASE BOUND REFERENCE: seconds against the reference's.
 at_most() {
 	local who
 	wanted "$1" || return 0
 	for who in $(ours); do
-		verdict "$1" "$2" "$(title_of "$1" "$2")" "$who" "≤ $3 × $4${5:+ ($5)}" \
-			"$(ratio "$(figure "$1" "$2" "$who")" "$(figure "${5:-$1}" "${6:-$2}" "$4")")" ≤ "$3"
+		verdict "$1" "$2" "$(title_of "$1" "$2")" "$who" "≤ $3 × $4" \
+			"$(ratio "$(figure "$1" "$2" "$who")" "$(figure "$1" "$2" "$4")")" ≤ "$3"
 	done
 }
 
@@ -147,27 +146,35 @@ at_least() {
 	done
 }
 
+# quickest ROW PHASE CONTENDER…: sets best to its seconds, and best_who; empty if none ran.
+quickest() {
+	local row=$1 phase=$2 who t
+	shift 2
+	best=
+	for who; do
+		t=$(figure "$row" "$phase" "$who")
+		[ -n "$t" ] || continue
+		[ -z "$best" ] || awk -v a="$t" -v b="$best" 'BEGIN { exit !(a < b) }' || continue
+		best=$t
+		best_who=$who
+	done
+}
+
 # ahead ROW PHASE TIMES PEER…: so many times ahead of each that ran.
 ahead() {
-	local row=$1 phase=$2 times=$3 who peer t best best_peer title
+	local row=$1 phase=$2 times=$3 who t words best best_who
 	shift 3
 	wanted "$row" || return 0
-	best=
-	for peer; do
-		t=$(figure "$row" "$phase" "$peer")
-		[ -n "$t" ] || continue
-		if [ -z "$best" ] || awk -v a="$t" -v b="$best" 'BEGIN { exit !(a < b) }'; then
-			best=$t best_peer=$peer
-		fi
-	done
-	title="ahead of ${*/%/,}"
-	[ $# -lt "${#peers[@]}" ] || title="ahead of every peer,"
-	[ "$times" = 1 ] || title="≥ $times × $title"
+	quickest "$row" "$phase" "$@"
+	words="ahead of $*"
+	if [ $# -gt 1 ]; then
+		words="ahead of every peer${best:+ (best: $best_who)}"
+	fi
+	[ "$times" = 1 ] || words="≥ $times × $words"
 	for who in $(ours); do
 		t=$(ratio "$(figure "$row" "$phase" "$who")" "$best")
 		[ -z "$t" ] || [ "$t" = FAILED ] || t=$(ratio 1 "$t")
-		verdict "$row" "$phase" "$(title_of "$row" "$phase")" "$who" \
-			"${title%,}${best:+${2:+ (best: $best_peer)}}" "$t" ≥ "$times"
+		verdict "$row" "$phase" "$(title_of "$row" "$phase")" "$who" "$words" "$t" ≥ "$times"
 	done
 }
 
