@@ -45,7 +45,7 @@ void alias_release(struct alias *a)
 
 	/* Also when it was not made, or nobody knows: the command may still run. */
 	if (a->path[0] && shell_printf(&script, "command rm -f -- %s", a->path) == 0)
-		sweep(a->run.op->sb, script.data);
+		sweep(a->run.op->sb, script.data, NULL);
 	posix_run_release(&a->run);
 	free(a->message);
 	*a = (struct alias){ 0 };

@@ -796,6 +796,11 @@ void exchange_start(struct exchange *x)
 	lane_next(x->op->sb, x->lane);
 }
 
+bool exchange_was_sent(const struct exchange *x)
+{
+	return x->tries > 1 || (x->tries == 1 && x->sent == x->body.len);
+}
+
 void exchange_go_on(struct exchange *x)
 {
 	CURLcode r;

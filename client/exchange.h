@@ -117,6 +117,8 @@ void exchange_start(struct exchange *x);
 void exchange_stop(struct exchange *x);
 /* After -EAGAIN from data() or read(): goes on. Not from inside a callback of the exchange. */
 void exchange_go_on(struct exchange *x);
+/* Whether the server may have all of the request, whatever became of it. A form's: no idea. */
+bool exchange_was_sent(const struct exchange *x);
 /* In head(): what the answer's header says; NULL if nothing. Valid during the callback. */
 const char *exchange_said(const struct exchange *x, const char *header);
 /* Frees everything it holds; stops it first if need be. Once per init; harmless on zeroes. */

@@ -115,7 +115,7 @@ static void sweep_file(const struct posix_run *run)
 
 	put_removal(run, &script);
 	if (!script.error)
-		sweep(run->op->sb, script.data);
+		sweep(run->op->sb, script.data, NULL);
 }
 
 static void leave(struct posix_run *run)
@@ -416,6 +416,7 @@ static void on_ran(struct exchange *x, int err)
 	/* Unless it is known that the command has ended nothing else may run there. */
 	if (err)
 		session_end(sb, &run->slot->session);
+	run->adrift = err && exchange_was_sent(x);
 	if (err == -EMSGSIZE) /* the server cut nothing off, but it is more than we take */
 		command_ended(run, true);
 	else if (err)
@@ -495,6 +496,7 @@ static void stop_step(struct step *s)
 		DL_DELETE(channel(run)->line, run);
 		return;
 	}
+	run->adrift = run->x.done == on_ran && exchange_was_sent(&run->x);
 	exchange_stop(&run->x);
 	session_end(run->op->sb, &run->slot->session);
 	leave(run);

@@ -42,6 +42,8 @@ struct posix_run {
 	int exit_code;
 	struct buf out, err; /* what it printed; of err perhaps only the end */
 	char *message;       /* the server's words if it could not run; or NULL */
+	/* also once stopped: no answer tells of its end, so it may run yet, or only begin to */
+	bool adrift;
 
 	/* private to posix_run.c */
 	struct exchange x;

@@ -48,7 +48,8 @@ struct run_op {
 	char *dir;        /* or NULL */
 	char *word;       /* the shell's, or NULL */
 	bool fed;         /* stdin comes later */
-	bool litters;     /* the run may be there, and its caller will not know */
+	bool starts;      /* it is a start, */
+	bool litters;     /* of which something is there, and its caller will not know */
 	struct step turn; /* waiting for that in the line of starts */
 	bool in_line;
 	struct run_op *prev, *next;
@@ -93,7 +94,7 @@ void run_channel_close(struct sandbox *sb)
 
 		run_script_bye(&script, s->id);
 		if (s->begun && !script.error)
-			sweep(sb, script.data);
+			sweep(sb, script.data, NULL);
 		s->begun = false;
 	}
 }
@@ -114,16 +115,28 @@ static struct run_op *op_of(struct posix_run *run)
 
 static void leave_line(struct run_op *o);
 
+static struct run_shell *find_shell(struct sandbox *sb, const char *word);
+
+/* What was started, or will yet be, is ended: a shell, too, that comes only after its farewell. */
+static void undo(struct run_op *o)
+{
+	struct buf script CLEANUP_BUF = BUF_INIT(0), bye CLEANUP_BUF = BUF_INIT(0);
+	struct sandbox *sb = o->op.sb;
+	struct run_shell *shell = o->word ? find_shell(sb, o->word) : NULL;
+
+	run_script_undo(&script, o->id, o->run.adrift);
+	if (shell)
+		run_script_bye(&bye, shell->id);
+	if (!script.error && !bye.error)
+		sweep(sb, script.data, bye.data);
+}
+
 static void release(struct op *op)
 {
 	struct run_op *o = (struct run_op *)op;
-	struct buf script CLEANUP_BUF = BUF_INIT(0);
 
-	if (o->litters) {
-		run_script_undo(&script, o->id);
-		if (!script.error)
-			sweep(op->sb, script.data);
-	}
+	if (o->litters || (o->starts && o->run.adrift))
+		undo(o);
 	posix_run_release(&o->run);
 	if (o->in_line)
 		leave_line(o);
@@ -216,6 +229,7 @@ static void on_started(struct posix_run *run, int err)
 	struct run_op *o = op_of(run);
 	char *id = NULL;
 
+	o->litters |= err == 0;
 	if (succeeded(run, err) && !(id = strdup(o->id)))
 		err = -ENOMEM;
 	if (id) {
@@ -229,6 +243,7 @@ static void on_piece(struct posix_run *run, int err)
 {
 	struct run_op *o = op_of(run);
 
+	o->litters |= err == 0;
 	if (!succeeded(run, err)) {
 		finish(run, err);
 		return;
@@ -247,7 +262,7 @@ static void send_start(struct run_op *o)
 	struct sandbox *sb = o->op.sb;
 	struct run_shell *shell;
 
-	o->litters = true;
+	o->starts = true;
 	if (!last) {
 		o->run.idempotent = true;
 		run_script_piece(script, o->id, &piece);

@@ -1,6 +1,6 @@
 /*
  * See run_script.h. The texts below run in the sandbox, with nothing but bash,
- * coreutils, setsid and /proc. Pure.
+ * coreutils, util-linux (setsid, flock) and /proc. Pure.
  *
  * Every run has a supervisor in a session of its own: it outlives the command
  * that started it, sees the run's end whatever ends it (exit, exec, a signal),
@@ -90,6 +90,12 @@ static void put_run(struct buf *to, const char *id)
 	buf_printf(to, "d=" RUN_DIR "%s;", id);
 }
 
+/*
+ * One at a time makes or removes what starts need, until the script ends or
+ * closes 8. The lock is on the directory itself, so that nothing is left of it.
+ */
+#define LOCK " exec 8</tmp; flock -w 10 8 2>/dev/null;"
+
 static void put_piece(struct buf *to, const char *file, const struct run_piece *piece)
 {
 	buf_puts(to, " printf %s '");
@@ -103,7 +109,8 @@ static void put_piece(struct buf *to, const char *file, const struct run_piece *
 void run_script_piece(struct buf *to, const char *id, const struct run_piece *piece)
 {
 	put_run(to, id);
-	buf_puts(to, " mkdir -m 700 -p $d || exit;");
+	buf_puts(to, LOCK " [ ! -e $d/bar ] || { rm -rf $d; exit 1; };"
+			  " mkdir -m 700 -p $d || exit;");
 	put_piece(to, "script", piece);
 }
 
@@ -114,7 +121,8 @@ void run_script_piece(struct buf *to, const char *id, const struct run_piece *pi
 static void put_making(struct buf *to, const char *id, const struct run_piece *piece)
 {
 	put_run(to, id);
-	buf_puts(to, " mkdir -m 700 -p $d && mkdir $d/once || exit;");
+	buf_puts(to, LOCK " mkdir -m 700 -p $d && mkdir $d/once ||"
+			  " { [ ! -e $d/bar ] || rm -rf $d; exit 1; };");
 	put_piece(to, "script", piece);
 	buf_puts(to, " : >|$d/out && : >|$d/err &&"
 		     " printf %64s >|$d/rc.t && printf %64s >|$d/kill.t || exit;");
@@ -147,7 +155,8 @@ static const char alone[] =
 	"f=$!; else exec 7</dev/null; f=; fi\n"
 	"collect \"$d\" && born $$ >\"$d/sup\" || exit\n"
 	"echo up; exec >/dev/null\n"
-	"(born $BASHPID >\"$d/child\"\n"
+	"(born $BASHPID >\"$d/child\" && [ ! -e \"$d/killed\" ] && [ -e \"$d/once\" ] ||\n"
+	"{ read -r k <\"$d/killed\"; exit $((128 + ${k:-9})); }\n"
 	"exec \"$e\" -u LC_ALL \"$@\" \"$s\" \"$BASH\" \"$d/script\") \\\n"
 	"<&7 >\"$d/o\" 2>\"$d/e\" 3>&- 4>&- 5<&- 6<&- 7<&-\n"
 	"r=$?; [ -z \"$f\" ] || kill -9 -- -$f $f; exec 7<&-; finish \"$d\" $r\n";
@@ -248,7 +257,7 @@ void run_script_enqueue(struct buf *to, const char *id, const struct run_piece *
 void run_script_bye(struct buf *to, const char *shell_id)
 {
 	buf_printf(to,
-		   "( h=" RUN_DIR "%s; " ALIVE " if [ -p $h/q ] && alive $h/sup;"
+		   "( h=" RUN_DIR "%s; " ALIVE LOCK " if [ -p $h/q ] && alive $h/sup;"
 		   " then { echo bye >&9; } 9<>$h/q; else" BURY " fi )",
 		   shell_id);
 }
@@ -372,9 +381,26 @@ void run_script_drop(struct buf *to, const char *id)
 		     " rm -rf $d || rm -rf $d");
 }
 
-void run_script_undo(struct buf *to, const char *id)
+/*
+ * Whoever makes `once` decides: the start, which is through then (that is what
+ * the lock is for) and is ended as others are, or we, and then it finds the bar
+ * instead, removes it and ends. If it never comes the bar goes after a while
+ * (and who sees to that has left the session when we end: that may be ended then).
+ *
+ * The directory is moved away first: nobody can put something into it meanwhile.
+ */
+void run_script_undo(struct buf *to, const char *id, bool adrift)
 {
 	buf_puts(to, "( ");
+	put_run(to, id);
+	if (adrift)
+		buf_puts(to, LOCK
+			 " mkdir -m 700 -p $d && : >|$d/bar || exit;"
+			 " if mkdir $d/once 2>/dev/null; then exec 8<&-; r=$(setsid \"$BASH\" -c"
+			 " 'exec >/dev/null; for i in {1..50}; do sleep .1; [ -e $1/bar ] || exit;"
+			 " done; rm -rf $1' threadfs-bar $d </dev/null 2>/dev/null &); exit; fi;"
+			 " exec 8<&-;");
+	buf_puts(to, " ( ");
 	run_script_kill(to, id, SIGKILL);
-	buf_printf(to, " ); rm -rf " RUN_DIR "%s", id);
+	buf_puts(to, " ); mv -T $d $d.x; rm -rf $d.x $d ) 2>/dev/null");
 }

@@ -5,6 +5,7 @@
  *
  * A run is a directory RUN_DIR<id> with these files:
  *	once		made by whoever started it: never twice
+ *	bar		it was taken back: if it has not been started it will not be
  *	script		what it does
  *	out, err	what it printed so far
  *	o, e		pipes that its stdout and stderr are, with a tee each that fills those
@@ -65,7 +66,8 @@ void run_script_look(struct buf *to, const char *id, uint64_t out_offset, uint64
 void run_script_feed(struct buf *to, const char *id, const struct run_piece *piece, bool end);
 void run_script_kill(struct buf *to, const char *id, int signal);
 void run_script_drop(struct buf *to, const char *id);
-/* Ends what may have been started and removes it. */
-void run_script_undo(struct buf *to, const char *id);
+/* Ends what may have been started and removes it. adrift: perhaps it is only to be started yet,
+ * which then does not happen any more. */
+void run_script_undo(struct buf *to, const char *id, bool adrift);
 /* The shell is to end after the runs that it has. */
 void run_script_bye(struct buf *to, const char *shell_id);

@@ -331,9 +331,9 @@ struct run_spec {
 	bool fed; /* likewise: stdin comes with sandbox_run_feed(); otherwise it is empty */
 };
 /*
- * Starts it, never twice. ret_run names it from now on; for the caller to free. If the call is
- * cancelled or times out it is ended and removed again as well as that goes: one whose command is
- * just being run then may be left in the sandbox.
+ * Starts it, never twice. ret_run names it from now on; for the caller to free. If the call fails,
+ * is cancelled or times out the run is ended and removed again, or never begins, however late the
+ * server comes to it (within 5 s); that goes on after the call's end.
  */
 void sandbox_run_start(struct sandbox *sb, struct call *call, const struct run_spec *spec,
 		       char **ret_run);

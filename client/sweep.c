@@ -6,6 +6,7 @@
 #include "sweep.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "jsonw.h"
@@ -23,7 +24,7 @@ struct broom {
 	struct call call;
 	struct exchange x;
 	bool in_shell;
-	char *script;
+	char *script, *at_close;
 };
 
 static void on_swept(struct exchange *x, int err)
@@ -62,10 +63,11 @@ static void release_sweep(struct op *op)
 	exchange_release(&((struct broom *)op)->x);
 }
 
-static void on_closed(struct op *op, int err)
+static void broom_free(struct broom *b)
 {
-	if (err == -ENOTCONN)
-		sweep(op->sb, ((struct broom *)op)->script);
+	free(b->script);
+	free(b->at_close);
+	free(b);
 }
 
 static void on_sweep_done(struct call *call)
@@ -73,26 +75,44 @@ static void on_sweep_done(struct call *call)
 	struct broom *b = CONTAINER_OF(call, struct broom, call);
 	struct sandbox *held = call->ctx;
 
+	/* Closed meanwhile, perhaps before it had even begun. */
+	if (call->error == -ENOTCONN && !b->op.farewell)
+		sweep(held, b->script, b->at_close);
 	call_release(call);
-	free(b->script);
-	free(b);
-	if (held)
-		sandbox_let_go(held);
+	broom_free(b);
+	sandbox_let_go(held);
 }
 
-void sweep(struct sandbox *sb, const char *script)
+static struct broom *broom_new(const char *script, const char *at_close, bool closing)
 {
 	struct broom *b = calloc(1, sizeof(*b));
-	bool closing = sb->closing;
+	int r;
 
-	if (!b || !(b->script = strdup(script))) {
-		free(b);
-		return;
+	if (!b)
+		return NULL;
+	r = asprintf(&b->script, "%s%s%s", script, closing && at_close ? "; " : "",
+		     closing && at_close ? at_close : "");
+	if (r < 0)
+		b->script = NULL;
+	if (at_close && !closing)
+		b->at_close = strdup(at_close);
+	if (!b->script || (at_close && !closing && !b->at_close)) {
+		broom_free(b);
+		return NULL;
 	}
+	return b;
+}
+
+void sweep(struct sandbox *sb, const char *script, const char *at_close)
+{
+	bool closing = sb->closing;
+	struct broom *b = broom_new(script, at_close, closing);
+
+	if (!b)
+		return;
 	call_init(&b->call, closing ? FAREWELL_MS : SWEEP_MS);
 	b->call.done = on_sweep_done;
-	b->call.ctx = closing ? sandbox_hold(sb) : NULL;
+	b->call.ctx = sandbox_hold(sb);
 	b->op.farewell = closing;
-	b->op.interrupted = closing ? NULL : on_closed;
 	op_submit(&b->op, sb, &b->call, start_sweep, release_sweep);
 }

@@ -408,7 +408,7 @@ static void release_upload(struct op *op)
 	if (o->made && o->way == STAGED) {
 		undo_script(o, &script);
 		if (!script.error)
-			sweep(op->sb, script.data);
+			sweep(op->sb, script.data, NULL);
 	}
 	alias_release(&o->alias);
 	free(o->message);
