@@ -11,10 +11,11 @@
 #include "every.h"
 
 enum {
-	ROUNDS = 5,        /* of each operation */
-	MEDIAN_MS = 100,   /* of all cancellations */
-	LONGEST_MS = 2000, /* machines are noisy */
-	RANDOM = 1000,     /* cancellations */
+	ROUNDS = 5, /* of each operation */
+	/* Without it they would wait for ever; machines are noisy. */
+	MEDIAN_MS = 500, /* of all cancellations */
+	LONGEST_MS = 10000,
+	RANDOM = 1000, /* cancellations */
 	THREADS = 4,
 	DELAY_MAX_US = 20000,
 };

@@ -210,10 +210,10 @@ raw() {
 }
 
 @test "--idle-exit waits for requests and commands, then ends with status 0" {
-	sandboxd_start --idle-exit 1
-	api POST /v1/bash/exec '{"command":"sleep 1.5; echo done"}'
+	sandboxd_start --idle-exit 2
+	api POST /v1/bash/exec '{"command":"sleep 2.5; echo done"}'
 	j '.data.stdout == "done\n"'
-	wait_for 10 pid_gone "$SANDBOXD_PID"
+	wait_until pid_gone "$SANDBOXD_PID"
 	wait "$SANDBOXD_PID"
 	[ ! -e "$SOCK" ]
 }

@@ -576,8 +576,8 @@ sigterm_body() {
 	start_marked
 	start=${EPOCHREALTIME/[.,]/}
 	kill -TERM "$SANDBOXD_PID"
-	wait_for 3 no_process "sleep $MARK"
-	wait_for 3 pid_gone "$SANDBOXD_PID"
+	wait_until no_process "sleep $MARK"
+	wait_until pid_gone "$SANDBOXD_PID"
 	[ $((${EPOCHREALTIME/[.,]/} - start)) -lt 2000000 ]
 	wait "$SANDBOXD_PID"
 	no_process "$T"
@@ -616,9 +616,9 @@ sigterm_body() {
 		SANDBOXD_AS=$as SANDBOXD_NAME=k$as sandboxd_start
 		start_marked
 		kill -KILL "$SANDBOXD_PID"
-		wait_for 3 no_process "sleep $MARK"
-		wait_for 3 no_process "$T/k$as"
-		wait_for 3 pid_gone "$SANDBOXD_PID"
+		wait_until no_process "sleep $MARK"
+		wait_until no_process "$T/k$as"
+		wait_until pid_gone "$SANDBOXD_PID"
 	done
 }
 
@@ -630,7 +630,7 @@ sigterm_body() {
 	# bwrap is our child, the server its
 	inner=$(pgrep -P "$(pgrep -P "$SANDBOXD_PID")")
 	kill -KILL "$inner"
-	wait_for 3 pid_gone "$SANDBOXD_PID"
+	wait_until pid_gone "$SANDBOXD_PID"
 	wait "$SANDBOXD_PID" || rc=$?
 	[ "$rc" = 1 ]
 	grep -q 'error: the sandbox ' "$SANDBOXD_LOG"
@@ -647,7 +647,7 @@ sigterm_body() {
 	kill -STOP "$inner"
 	start=${EPOCHREALTIME/[.,]/}
 	kill -TERM "$SANDBOXD_PID"
-	wait_for 3 pid_gone "$SANDBOXD_PID"
+	wait_until pid_gone "$SANDBOXD_PID"
 	[ $((${EPOCHREALTIME/[.,]/} - start)) -lt 2000000 ]
 	wait "$SANDBOXD_PID"
 	no_process "sleep $MARK"
@@ -656,7 +656,7 @@ sigterm_body() {
 
 @test "--idle-exit ends it with status 0" {
 	sandboxd_start --idle-exit 1
-	wait_for 10 pid_gone "$SANDBOXD_PID"
+	wait_until pid_gone "$SANDBOXD_PID"
 	wait "$SANDBOXD_PID"
 	[ ! -e "$SOCK" ]
 }
@@ -680,7 +680,7 @@ sigterm_body() {
 	[ "$STDOUT" = threadfs-sandbo ]
 	inner=$(pgrep -P "$pid")
 	kill -TERM "$inner"
-	wait_for 3 pid_gone "$pid"
+	wait_until pid_gone "$pid"
 	wait "$pid"
 	[ ! -e "$SOCK" ]
 }
@@ -696,7 +696,7 @@ sigterm_body() {
 	sandboxd_start
 	first=$SANDBOXD_PID
 	kill -KILL "$first"
-	wait_for 3 no_process "$T/sb."
+	wait_until no_process "$T/sb."
 	sandboxd_start
 	sandboxd_stop
 	run find /sys/fs/cgroup -maxdepth 5 -name "sb-$first-*"

@@ -114,7 +114,12 @@ url_mount() {
 
 # is_mounted DIR: without asking the filesystem, which may not answer.
 is_mounted() {
-	awk -v dir="$1" '$5 == dir { found = 1 } END { exit !found }' /proc/self/mountinfo
+	local dir
+
+	while read -r _ _ _ _ dir _; do
+		[ "$dir" != "$1" ] || return 0
+	done </proc/self/mountinfo
+	return 1
 }
 
 not_mounted() {
@@ -167,16 +172,16 @@ mount_stop() {
 mount_ended() {
 	local rc=0 left
 
-	wait_for $((5 * SLOW)) not_mounted "$M" || return 1
+	wait_for $((20 * SLOW)) not_mounted "$M" || return 1
 	if [ -n "$MOUNT_PID" ]; then
-		wait_for $((15 * SLOW)) pid_gone "$MOUNT_PID" || return 1
+		wait_for $((30 * SLOW)) pid_gone "$MOUNT_PID" || return 1
 		wait "$MOUNT_PID" || rc=$?
 		if [ "$rc" != 0 ]; then
 			echo "threadfs ended with status $rc" >&2
 			return 1
 		fi
 	else
-		wait_for $((15 * SLOW)) no_process_ "$M" || return 1
+		wait_for $((30 * SLOW)) no_process_ "$M" || return 1
 	fi
 	MOUNT_PID=
 	if [ "${MOUNT_NAME:-m}" = m ]; then # a second one may share them
@@ -293,7 +298,7 @@ mount_clean_() {
 # Arguments are paths, but O_… flags (joined with |) and =NUMBER. Not by message: they
 # differ by tool.
 errno_of() {
-	"$PYTHON" -c '
+	"$PYTHON" -I -S -c '
 import errno, os, re, sys
 def value(a):
     if re.match(rb"O_[A-Z]+", a):
