@@ -384,6 +384,20 @@ static int on_data(struct exchange *x, const char *bytes, size_t len)
 	return o->enough ? -ECANCELED : 0;
 }
 
+static char *on_space(struct exchange *x, size_t *ret_len)
+{
+	struct download_op *o = CONTAINER_OF(x, struct download_op, x);
+	char *to;
+
+	*ret_len = 1;
+	if (o->at < o->how.offset || o->given >= o->wanted)
+		return NULL;
+	to = o->how.space(o->how.ctx, ret_len);
+	if (to)
+		*ret_len = MIN(*ret_len, o->wanted - o->given);
+	return to;
+}
+
 /* ---- the question ---- */
 
 /* "Range: bytes=5-" or "Range: bytes=5-9" */
@@ -425,8 +439,10 @@ static void ask(struct download_op *o, const char *path)
 	exchange_init(x, &o->op, "GET", "/v1/file/download", on_streamed);
 	x->lane = LANE_STREAM;
 	x->idempotent = true;
+	x->direct = true;
 	x->head = on_head;
 	x->data = on_data;
+	x->space = o->how.space ? on_space : NULL;
 	r = exchange_query(x, "path", path);
 	if (r == 0)
 		r = exchange_query(x, "change_policy", o->guarded ? "abort" : "ignore");

@@ -17,6 +17,7 @@
 #include "status.h"
 #include "url.h"
 #include "uuid.h"
+#include "wire.h"
 
 enum {
 	TRIES = 3,
@@ -71,6 +72,8 @@ static void drop_transfer(struct exchange *x)
 {
 	struct pool *pool = x->op->sb->pool;
 
+	if (x->wire)
+		wire_drop(STEAL(x->wire));
 	if (!x->easy)
 		return;
 	pool_remove(pool, x->easy);
@@ -180,6 +183,8 @@ const char *exchange_said(const struct exchange *x, const char *header)
 {
 	struct curl_header *h;
 
+	if (x->wire)
+		return wire_said(x->wire, header);
 	if (curl_easy_header(x->easy, header, 0, CURLH_HEADER, -1, &h) != CURLHE_OK)
 		return NULL;
 	return h->value;
@@ -245,8 +250,13 @@ static void read_header(struct exchange *x)
 	curl_off_t length = -1;
 	long status = 0;
 
-	curl_easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &status);
-	curl_easy_getinfo(x->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+	if (x->wire) {
+		status = wire_status(x->wire);
+		length = wire_length(x->wire);
+	} else {
+		curl_easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &status);
+		curl_easy_getinfo(x->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+	}
 	x->status = (int)status;
 	x->content_length = length;
 	parse_content_range(x);
@@ -302,23 +312,30 @@ static int keep_answer(struct exchange *x, const char *bytes, size_t n)
 	return x->error ?: x->answer.error;
 }
 
-static size_t on_data(char *bytes, size_t size, size_t n, void *ctx)
+/* Bytes of the answer: as data(). */
+static int take(struct exchange *x, const char *bytes, size_t n)
 {
-	struct exchange *x = ctx;
 	int r;
 
-	n *= size;
 	op_progress(x->op);
 	if (!streaming(x))
 		r = keep_answer(x, bytes, n);
 	else
 		r = x->error ?: x->data(x, bytes, n);
-	if (r == -EAGAIN) {
+	if (r == -EAGAIN)
 		pause_transfer(x);
+	else
+		x->error = r;
+	return r;
+}
+
+static size_t on_data(char *bytes, size_t size, size_t n, void *ctx)
+{
+	int r = take(ctx, bytes, n * size);
+
+	if (r == -EAGAIN)
 		return CURL_WRITEFUNC_PAUSE;
-	}
-	x->error = r;
-	return r ? 0 : n;
+	return r ? 0 : n * size;
 }
 
 /* libcurl is content with a head that breaks off: for it that is an answer without a body. */
@@ -481,6 +498,71 @@ static void on_over(CURL *easy, CURLcode code)
 	else if (err && !x->why[0])
 		snprintf(x->why, sizeof(x->why), "%s", curl_easy_strerror(code));
 	end_try(x, err);
+}
+
+/* ---- without libcurl ---- */
+
+static int wire_data(void *ctx, const char *bytes, size_t len)
+{
+	return take(ctx, bytes, len);
+}
+
+static char *wire_space(void *ctx, size_t *ret_len)
+{
+	struct exchange *x = ctx;
+	char *to = NULL;
+
+	*ret_len = 1;
+	if (x->space && x->told_head)
+		to = x->space(x, ret_len);
+	if (!to && *ret_len == 0)
+		pause_transfer(x);
+	return to;
+}
+
+static void wire_over(void *ctx, int err, const char *why)
+{
+	struct exchange *x = ctx;
+
+	if (err == WIRE_UNFIT) {
+		drop_transfer(x);
+		x->unfit = true;
+		x->tries--;
+		begin_try(x);
+		return;
+	}
+	if (err == 0 && !x->error)
+		streaming(x); /* a file without bytes has a header, too */
+	if (x->error)
+		err = x->error;
+	snprintf(x->why, sizeof(x->why), "%s", (x->error ? x->words : why) ?: "");
+	end_try(x, err);
+}
+
+/* False: libcurl has to do it. */
+static bool ask_directly(struct exchange *x)
+{
+	static const struct wire_user user = { wire_data, wire_space, wire_over };
+	struct sandbox *sb = x->op->sb;
+	struct buf b CLEANUP_BUF = BUF_INIT(0);
+	const struct curl_slist *h;
+
+	if (!x->direct || x->unfit || !sb->socket || !is_plain_get(x))
+		return false;
+	if (!sb->wires && wires_new(sb->loop, sb->socket, &sb->wires) < 0)
+		return false;
+	buf_printf(&b,
+		   "GET %s HTTP/1.1\r\nHost: sandbox\r\nUser-Agent: threadfs/" THREADFS_VERSION
+		   "\r\nAccept: */*\r\n",
+		   x->target);
+	for (h = sb->credentials; h; h = h->next)
+		buf_printf(&b, "%s\r\n", h->data);
+	for (h = x->headers; h; h = h->next)
+		buf_printf(&b, "%s\r\n", h->data);
+	buf_puts(&b, "\r\n");
+	if (!b.error)
+		x->wire = wire_ask(sb->wires, b.data, b.len, &user, x);
+	return x->wire;
 }
 
 /* ---- its beginning ---- */
@@ -673,6 +755,8 @@ static int set_up(struct exchange *x)
 	char *url CLEANUP_FREE = NULL;
 	int r;
 
+	if (ask_directly(x))
+		return 0;
 	if (!sb->pool) {
 		r = pool_new(sb->loop, on_over, &sb->pool);
 		if (r < 0)
@@ -805,7 +889,7 @@ void exchange_go_on(struct exchange *x)
 {
 	CURLcode r;
 
-	if (!x->paused || !x->easy)
+	if (!x->paused || (!x->easy && !x->wire))
 		return;
 	loop_withdraw(x->op->sb->loop, &x->room);
 	x->paused = false;
@@ -813,6 +897,10 @@ void exchange_go_on(struct exchange *x)
 	lane_of(x)->running++; /* past the lane's limit if need be: it has its connection */
 	x->op->held = false;
 	op_progress(x->op);
+	if (x->wire) {
+		wire_go_on(x->wire);
+		return;
+	}
 	/* Calls data() with what it holds; if that fails libcurl forgets it. */
 	r = curl_easy_pause(x->easy, CURLPAUSE_CONT);
 	if (r != CURLE_OK && !x->error)

@@ -42,6 +42,7 @@ struct exchange {
 	enum lane lane;
 	bool idempotent;    /* may be sent again: after a connection that broke, after 502 to 504 */
 	bool fresh;         /* on a connection of its own, never a reused one */
+	bool direct;        /* a GET for data() that needs nothing of libcurl's: see wire.h */
 	int64_t timeout_ms; /* of one try, the wait in the lane included; 0: none. -ETIMEDOUT */
 
 	/* a form with one file, its bytes coming from read(); NULL: none */
@@ -67,6 +68,11 @@ struct exchange {
 	 * are always kept.
 	 */
 	int (*data)(struct exchange *x, const char *bytes, size_t len);
+	/*
+	 * With direct: where the next bytes for data() should be received, so that they need not be
+	 * copied, and how many; NULL: with 0, pause; otherwise anywhere. May be NULL.
+	 */
+	char *(*space)(struct exchange *x, size_t *ret_len);
 	size_t answer_max;
 
 	/* the answer */
@@ -80,6 +86,8 @@ struct exchange {
 
 	/* private to exchange.c */
 	CURL *easy;
+	struct wire *wire; /* instead */
+	bool unfit;        /* for that */
 	struct curl_slist *all_headers;
 	struct buf form_head, form_tail; /* what the form has around the file */
 	struct buf form;                 /* all of a small one */

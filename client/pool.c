@@ -22,6 +22,7 @@ struct pool {
 	void (*done)(CURL *easy, CURLcode code);
 	ev_timer timer;
 	struct job kick;    /* the timer, when it is due at once */
+	unsigned kicked;    /* in which turn of the loop that was last */
 	struct sock *socks; /* those that transfers wait for, and those that are idle */
 	CURL *spare[SPARE_MAX];
 	CURL *set[SPARE_MAX]; /* the same, still set up for a plain GET */
@@ -180,6 +181,7 @@ static void on_kick(struct job *job)
 {
 	struct pool *p = CONTAINER_OF(job, struct pool, kick);
 
+	p->kicked = ev_iteration(loop_ev(p->loop));
 	on_timer(NULL, &p->timer, 0);
 }
 
@@ -234,9 +236,10 @@ static int set_timer(CURLM *multi UNUSED, long timeout_ms, void *ctx)
 	struct ev_loop *ev = loop_ev(p->loop);
 
 	ev_timer_stop(ev, &p->timer);
-	if (timeout_ms == 0) {
+	/* Once per turn: others are to have theirs. */
+	if (timeout_ms == 0 && p->kicked != ev_iteration(ev)) {
 		loop_post(p->loop, &p->kick);
-	} else if (timeout_ms > 0) {
+	} else if (timeout_ms >= 0) {
 		ev_timer_set(&p->timer, (ev_tstamp)timeout_ms / 1e3, 0.);
 		ev_timer_start(ev, &p->timer);
 	}

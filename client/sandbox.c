@@ -13,6 +13,7 @@
 #include "sandbox_i.h"
 #include "url.h"
 #include "view.h"
+#include "wire.h"
 
 enum {
 	QUICK_MAX = 8,
@@ -136,7 +137,7 @@ static int set_up(struct sandbox *sb, const struct sandbox_config *config, const
 
 static void sandbox_free(struct sandbox *sb)
 {
-	assert(!sb->pool && !sb->ops && !sb->farewells);
+	assert(!sb->pool && !sb->wires && !sb->ops && !sb->farewells);
 	posix_channel_free(sb->posix);
 	command_channel_free(sb->commands);
 	run_channel_free(sb->runs);
@@ -250,6 +251,7 @@ static void tear_down(struct sandbox *sb)
 	bool dismissed;
 
 	pool_free(STEAL(sb->pool));
+	wires_free(STEAL(sb->wires));
 	lock(&sb->lock);
 	sb->torn_down = true;
 	dismissed = sb->dismissed;

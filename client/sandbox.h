@@ -195,6 +195,12 @@ struct download {
 	 */
 	int (*head)(void *ctx, const struct download_head *head);
 	int (*data)(void *ctx, const void *bytes, size_t len);
+	/*
+	 * Optional: where the next bytes for data() should be received, which then need not be
+	 * copied, and how many fit. NULL: with 0, pause as by -EAGAIN; otherwise anywhere. They may
+	 * come from elsewhere all the same.
+	 */
+	char *(*space)(void *ctx, size_t *ret_len);
 	void *ctx;
 };
 /*

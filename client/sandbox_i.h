@@ -50,8 +50,9 @@ struct sandbox {
 
 	/* loop thread only */
 	struct job close_job, end_job;
-	bool closing;      /* only farewells still run */
-	struct pool *pool; /* NULL before the first request and once closed */
+	bool closing;        /* only farewells still run */
+	struct pool *pool;   /* NULL before the first request and once closed */
+	struct wires *wires; /* likewise, of a unix socket; wire.h */
 	struct lane_state lanes[LANES];
 	struct op *ops;
 	struct farewell *farewells; /* to be sent at the end */

@@ -84,6 +84,22 @@ static int on_data(void *ctx, const void *bytes, size_t len)
 	return 0;
 }
 
+static char *on_space(void *ctx, size_t *ret_len)
+{
+	struct fetch *f = ctx;
+	char *to;
+
+	*ret_len = 1;
+	if (!f->owner || !f->space || f->at < f->from || f->at >= f->to)
+		return NULL;
+	to = f->space(f, ret_len);
+	if (to)
+		*ret_len = MIN(*ret_len, f->to - f->at);
+	else if (*ret_len == 0)
+		f->paused = true;
+	return to;
+}
+
 /* Whether what the watch has said so far means that the file is still the version. */
 static bool is_heard_of(const struct fetch *f)
 {
@@ -112,7 +128,7 @@ static void start(struct remote *remote, struct sandbox *sb)
 	struct fetch *f = CONTAINER_OF(remote, struct fetch, remote);
 	bool bounded = f->loose || f->bounded;
 	char *path CLEANUP_FREE = NULL;
-	struct download how = { .head = on_head, .data = on_data, .ctx = f };
+	struct download how = { .head = on_head, .data = on_data, .space = on_space, .ctx = f };
 	int r = node_path(f->node, NULL, sb, &path);
 
 	if (r < 0) {

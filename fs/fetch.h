@@ -35,6 +35,8 @@ struct fetch {
 	char *etag;
 	/* Takes what lies at f->at: 0, or -EAGAIN to pause, or an errno that ends it. */
 	int (*take)(struct fetch *f, const char *bytes, size_t len);
+	/* Where they should be received, so that take() need not copy them: sandbox.h. Or NULL. */
+	char *(*space)(struct fetch *f, size_t *ret_len);
 	void (*moved)(struct fetch *f);          /* some were taken */
 	void (*ended)(struct fetch *f, int err); /* once; not if it was left alone */
 	void *owner;                             /* NULL: it was left alone */

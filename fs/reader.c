@@ -208,8 +208,10 @@ static int arrange(struct reader *r, struct read_op *op)
 		return r->stream ? 0 : reader_stream_from(r, r->spool_to);
 	if (r->spooling)
 		return no_range ? reader_spool_from_start(r) : reader_jump(r, op);
-	if (reader_is_near(r, op))
+	if (reader_is_near(r, op)) {
+		window_starve(&r->win);
 		return 0;
+	}
 	if (!r->stream && op->offset >= r->win.start && op->offset <= r->win.end &&
 	    (!no_range || r->win.end == 0))
 		return reader_stream_from(r, r->win.end);

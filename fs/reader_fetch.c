@@ -148,11 +148,28 @@ static int stream_take(struct fetch *f, const char *bytes, size_t len)
 			r->spool_to = at + len;
 		return e;
 	}
-	if (!is_hungry(r))
+	if (!window_is_next(&r->win, bytes) && !is_hungry(r))
 		return -EAGAIN;
 	e = window_add(&r->win, bytes, len);
 	reader_account(r);
 	return e;
+}
+
+/* Straight into the window. */
+static char *stream_space(struct fetch *f, size_t *ret_len)
+{
+	struct reader *r = f->owner;
+	char *to;
+
+	if (r->spooling)
+		return NULL;
+	if (!is_hungry(r)) {
+		*ret_len = 0;
+		return NULL;
+	}
+	to = window_space(&r->win, ret_len);
+	reader_account(r);
+	return to;
 }
 
 static void stream_moved(struct fetch *f)
@@ -198,6 +215,7 @@ int reader_stream_from(struct reader *r, uint64_t from)
 	}
 	f->owner = r;
 	f->take = stream_take;
+	f->space = stream_space;
 	f->moved = stream_moved;
 	f->ended = stream_ended;
 	r->stream = f;
@@ -303,8 +321,17 @@ static int jump_take(struct fetch *f, const char *bytes, size_t len)
 {
 	struct jump *j = f->owner;
 
-	memcpy(j->bytes + (f->at - j->from), bytes, len);
+	if (bytes != j->bytes + (f->at - j->from))
+		memcpy(j->bytes + (f->at - j->from), bytes, len);
 	return 0;
+}
+
+static char *jump_space(struct fetch *f, size_t *ret_len)
+{
+	struct jump *j = f->owner;
+
+	*ret_len = f->to - f->at;
+	return j->bytes + (f->at - j->from);
 }
 
 static void jump_moved(struct fetch *f)
@@ -364,6 +391,7 @@ int reader_jump(struct reader *r, struct read_op *op)
 	f->bounded = true;
 	f->owner = j;
 	f->take = jump_take;
+	f->space = jump_space;
 	f->moved = jump_moved;
 	f->ended = jump_ended;
 	fetch_begin(f, r->node, false);

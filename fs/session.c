@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "log.h"
 #include "mounts.h"
@@ -24,6 +25,7 @@ struct session {
 	ev_io io;
 	struct fuse_buf buf;
 	dev_t dev; /* of the mount */
+	bool begun;
 	void (*ended)(void *ctx);
 	void *ctx;
 };
@@ -36,6 +38,24 @@ static void end(struct fs *fs)
 		return;
 	ev_io_stop(fs->ev, &s->io);
 	s->ended(s->ctx);
+}
+
+/*
+ * The kernel reads 128 KiB ahead, which FUSE can only lessen. Twice as much halves the
+ * requests; more is slower, as what was received has left the processor's cache when it is
+ * handed on. Latency is the reader's business (window.h). For root only, and not needed.
+ */
+static void read_further(dev_t dev)
+{
+	char path[64];
+	int fd CLEANUP_FD = -1;
+
+	if (!dev)
+		return;
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0)
+		(void)!write(fd, "256", 3);
 }
 
 static void on_readable(struct ev_loop *ev, ev_io *w, int revents)
@@ -57,6 +77,11 @@ static void on_readable(struct ev_loop *ev, ev_io *w, int revents)
 			return;
 		}
 		fuse_session_process_buf(fs->se, &s->buf);
+		if (!s->begun) {
+			s->begun =
+				true; /* that was the first one, by which the kernel sets its own */
+			read_further(s->dev);
+		}
 	}
 }
 

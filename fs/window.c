@@ -25,6 +25,7 @@ void window_reset(struct window *w, uint64_t at)
 	window_empty(w, at);
 	w->passed = w->doubled = at;
 	w->ahead = WINDOW_FIRST;
+	w->starved = false;
 }
 
 size_t window_memory(const struct window *w)
@@ -68,6 +69,23 @@ static char *place(const struct window *w, uint64_t offset, size_t *ret_len)
 	return w->blocks[in / WINDOW_BLOCK] + in % WINDOW_BLOCK;
 }
 
+char *window_space(struct window *w, size_t *ret_len)
+{
+	if (extend(w, 1) < 0) {
+		*ret_len = 1;
+		return NULL;
+	}
+	return place(w, w->end, ret_len);
+}
+
+bool window_is_next(const struct window *w, const void *bytes)
+{
+	size_t n;
+
+	return w->end - w->base < (uint64_t)w->count * WINDOW_BLOCK &&
+	       bytes == place(w, w->end, &n);
+}
+
 int window_add(struct window *w, const void *bytes, size_t len)
 {
 	const char *p = bytes;
@@ -80,7 +98,8 @@ int window_add(struct window *w, const void *bytes, size_t len)
 		char *to = place(w, w->end, &n);
 
 		n = MIN(n, len);
-		memcpy(to, p, n);
+		if (to != p)
+			memcpy(to, p, n);
 		p += n;
 		len -= n;
 		w->end += n;
@@ -137,9 +156,16 @@ static size_t ahead_now(const struct window *w, int64_t spare)
 	return spare > 0 ? w->ahead : WINDOW_LEAST;
 }
 
+void window_starve(struct window *w)
+{
+	w->starved = true;
+}
+
 /*
- * A reader who has used up what was ahead of him gets twice as much, if that
- * does not take more than half of what is left: others come, too.
+ * A reader who has used up what was ahead of him, and had to wait, gets twice as
+ * much, if that does not take more than half of what is left: others come, too.
+ * One who never waits has enough: bytes that are handed on soon are still in the
+ * processor's cache, so more would make him slower.
  */
 void window_pass(struct window *w, uint64_t to, int64_t spare)
 {
@@ -149,10 +175,11 @@ void window_pass(struct window *w, uint64_t to, int64_t spare)
 	if (to - w->doubled < w->ahead)
 		return;
 	w->doubled = to;
-	if (w->ahead < WINDOW_MAX && (int64_t)w->ahead * 2 <= spare)
+	if (w->starved && w->ahead < WINDOW_MAX && (int64_t)w->ahead * 2 <= spare)
 		w->ahead *= 2;
 	else if (spare <= 0 && w->ahead > WINDOW_FIRST)
 		w->ahead /= 2;
+	w->starved = false;
 }
 
 bool window_hungry(struct window *w, uint64_t low, uint64_t wanted, int64_t spare)

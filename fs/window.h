@@ -29,6 +29,7 @@ struct window {
 	uint64_t passed;  /* he has had the bytes up to here, and perhaps some behind */
 	size_t ahead;     /* how far to go beyond */
 	uint64_t doubled; /* where ahead became what it is */
+	bool starved;     /* he had to wait since */
 };
 
 /* Zeroed is empty, at 0. */
@@ -40,6 +41,12 @@ void window_empty(struct window *w, uint64_t at);
 
 /* Adds bytes at the end: all of them, or -ENOMEM and none. */
 int window_add(struct window *w, const void *bytes, size_t len) MUST_CHECK;
+/*
+ * Where the next byte will be, and how many bytes fit there: window_add() of what was put there
+ * only counts it. NULL: no memory. Valid until something is dropped or added.
+ */
+char *window_space(struct window *w, size_t *ret_len);
+bool window_is_next(const struct window *w, const void *bytes);
 /* Memory that the blocks take. */
 size_t window_memory(const struct window *w);
 bool window_has(const struct window *w, uint64_t offset, size_t len);
@@ -47,6 +54,8 @@ bool window_has(const struct window *w, uint64_t offset, size_t len);
 int window_find(const struct window *w, uint64_t offset, size_t len, struct iovec *iov,
 		int max) MUST_CHECK;
 
+/* The reader waits for bytes that have yet to come. */
+void window_starve(struct window *w);
 /* The reader had the bytes up to here; spare: memory that is free for windows, in all. */
 void window_pass(struct window *w, uint64_t to, int64_t spare);
 /*

@@ -73,6 +73,45 @@ static void test_too_many_pieces(void **state)
 	window_release(&w);
 }
 
+/* What is received in its place is only counted. */
+static void test_space(void **state)
+{
+	struct window w = { 0 };
+	size_t n;
+
+	window_reset(&w, 5);
+	for (int i = 0; i < 5; i++) {
+		char *to = window_space(&w, &n);
+
+		assert_non_null(to);
+		assert_true(n > 0 && n <= WINDOW_BLOCK);
+		assert_true(window_is_next(&w, to));
+		assert_false(window_is_next(&w, to + 1));
+		for (size_t k = 0; k < n; k++)
+			to[k] = byte_at(w.end + k);
+		assert_int_equal(window_add(&w, to, n), 0);
+		assert_false(window_is_next(&w, to));
+		add(&w, 1000);
+	}
+	check(&w, 5, w.end - 5);
+	window_release(&w);
+}
+
+/* Who never waits has enough. */
+static void test_it_does_not_grow_for_nothing(void **state)
+{
+	struct window w = { 0 };
+
+	window_reset(&w, 0);
+	for (uint64_t at = 0; at < 8 * MIB; at += 128 * KIB) {
+		while (window_hungry(&w, at, at + 128 * KIB, PLENTY))
+			add(&w, 16 * KIB);
+		window_pass(&w, at + 128 * KIB, PLENTY);
+	}
+	assert_int_equal(w.ahead, WINDOW_FIRST);
+	window_release(&w);
+}
+
 /* A reader in pieces of 128 KiB: never more than what is allowed, and it doubles. */
 static void test_it_grows_with_progress(void **state)
 {
@@ -86,6 +125,7 @@ static void test_it_grows_with_progress(void **state)
 		check(&w, at, 128 * KIB);
 		if (at == 0)
 			assert_true(w.end <= WINDOW_FIRST + 16 * KIB);
+		window_starve(&w);
 		most = MAX(most, window_memory(&w));
 		window_pass(&w, at + 128 * KIB, PLENTY);
 	}
@@ -183,6 +223,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes_come_back),
 		cmocka_unit_test(test_too_many_pieces),
+		cmocka_unit_test(test_space),
+		cmocka_unit_test(test_it_does_not_grow_for_nothing),
 		cmocka_unit_test(test_it_grows_with_progress),
 		cmocka_unit_test(test_without_memory_it_holds_what_is_asked_for),
 		cmocka_unit_test(test_it_shrinks_again),

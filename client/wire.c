@@ -1,0 +1,454 @@
+/*
+ * GETs without libcurl; see the header. Knows nothing of what is asked. Loop
+ * thread only.
+ */
+#include "wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <utlist.h>
+
+#include "clock.h"
+
+enum {
+	IDLE_MAX = 16,
+	IDLE_MS = 3000, /* some servers close after five seconds */
+	HEAD_MAX = 8 * 1024,
+	FIELDS_MAX = 32,
+	SCRATCH = 64 * 1024 - 1984, /* see exchange.c on buffers */
+	RECEIVES_PER_TURN = 8,
+	REQUEST_MAX = 16 * 1024,
+};
+
+struct field {
+	const char *name, *value;
+};
+
+struct wire {
+	struct wires *owner;
+	int fd;
+	ev_io io;
+	int64_t idle_ms; /* since when */
+	struct wire *prev, *next;
+
+	const struct wire_user *user;
+	void *ctx;
+	bool reused; /* it may have been closed meanwhile: then it is asked anew */
+	char *request;
+	size_t request_len;
+
+	char head[HEAD_MAX + 1];
+	size_t have; /* bytes of the head, and perhaps of the body behind it */
+	bool has_head, keeps, paused;
+	struct field fields[FIELDS_MAX];
+	unsigned count;
+	int status;
+	uint64_t length, left;
+	const char *held; /* bytes of the body that were received but not taken */
+	size_t held_len;
+	char *kept; /* where they are while it pauses; or NULL */
+};
+
+struct wires {
+	struct loop *loop;
+	struct sockaddr_un addr;
+	struct wire *idle; /* last used first */
+	unsigned idles;
+	char scratch[SCRATCH];
+};
+
+static void on_ready(struct ev_loop *ev, ev_io *io, int revents);
+
+/* ---- connections ---- */
+
+static void close_wire(struct wire *w)
+{
+	ev_io_stop(loop_ev(w->owner->loop), &w->io);
+	if (w->fd >= 0)
+		close(w->fd);
+	free(w->request);
+	free(w->kept);
+	free(w);
+}
+
+static bool connect_wire(struct wire *w)
+{
+	struct wires *ws = w->owner;
+
+	w->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (w->fd < 0)
+		return false;
+	if (connect(w->fd, (struct sockaddr *)&ws->addr, sizeof(ws->addr)) < 0) {
+		close(w->fd);
+		w->fd = -1;
+		return false;
+	}
+	w->reused = false;
+	ev_io_init(&w->io, on_ready, w->fd, EV_READ);
+	w->io.data = w;
+	ev_io_start(loop_ev(ws->loop), &w->io);
+	return true;
+}
+
+/* The most recent one on which nothing has come. */
+static struct wire *take_idle(struct wires *ws)
+{
+	struct wire *w;
+	char byte;
+
+	while ((w = ws->idle)) {
+		DL_DELETE(ws->idle, w);
+		ws->idles--;
+		if (clock_ms() - w->idle_ms < IDLE_MS &&
+		    recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN) {
+			w->reused = true;
+			return w;
+		}
+		close_wire(w);
+	}
+	return NULL;
+}
+
+static struct wire *get_wire(struct wires *ws)
+{
+	struct wire *w = take_idle(ws);
+
+	if (w)
+		return w;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return NULL;
+	w->owner = ws;
+	w->fd = -1;
+	if (!connect_wire(w)) {
+		free(w);
+		return NULL;
+	}
+	return w;
+}
+
+static bool send_request(struct wire *w)
+{
+	return send(w->fd, w->request, w->request_len, MSG_NOSIGNAL) == (ssize_t)w->request_len;
+}
+
+int wires_new(struct loop *loop, const char *path, struct wires **ret)
+{
+	struct wires *ws;
+
+	if (strlen(path) >= sizeof(ws->addr.sun_path))
+		return -ENAMETOOLONG;
+	ws = calloc(1, sizeof(*ws));
+	if (!ws)
+		return -ENOMEM;
+	ws->loop = loop;
+	ws->addr.sun_family = AF_UNIX;
+	strcpy(ws->addr.sun_path, path);
+	*ret = ws;
+	return 0;
+}
+
+void wires_free(struct wires *ws)
+{
+	struct wire *w;
+
+	if (!ws)
+		return;
+	while ((w = ws->idle)) {
+		DL_DELETE(ws->idle, w);
+		close_wire(w);
+	}
+	free(ws);
+}
+
+struct wire *wire_ask(struct wires *ws, const char *request, size_t len,
+		      const struct wire_user *user, void *ctx)
+{
+	struct wire *w = len <= REQUEST_MAX ? get_wire(ws) : NULL;
+	char *copy = w ? malloc(len) : NULL;
+
+	if (!copy) {
+		if (w)
+			close_wire(w);
+		return NULL;
+	}
+	memcpy(copy, request, len);
+	free(w->request);
+	w->request = copy;
+	w->request_len = len;
+	w->user = user;
+	w->ctx = ctx;
+	w->have = 0;
+	w->has_head = w->paused = w->keeps = false;
+	w->count = 0;
+	w->held_len = 0;
+	if (!send_request(w)) {
+		close_wire(w);
+		return NULL;
+	}
+	return w;
+}
+
+void wire_drop(struct wire *w)
+{
+	struct wires *ws = w->owner;
+
+	/* What came behind the end belongs to nobody. */
+	if (!w->has_head || w->left > 0 || w->held_len > 0 || !w->keeps || ws->idles == IDLE_MAX) {
+		close_wire(w);
+		return;
+	}
+	w->idle_ms = clock_ms();
+	w->user = NULL;
+	DL_PREPEND(ws->idle, w);
+	ws->idles++;
+}
+
+/* ---- the head ---- */
+
+int wire_status(const struct wire *w)
+{
+	return w->status;
+}
+
+int64_t wire_length(const struct wire *w)
+{
+	return (int64_t)w->length;
+}
+
+const char *wire_said(const struct wire *w, const char *header)
+{
+	for (unsigned i = 0; i < w->count; i++)
+		if (strcasecmp(w->fields[i].name, header) == 0)
+			return w->fields[i].value;
+	return NULL;
+}
+
+/* One line without its end; false: unfit. */
+static bool take_field(struct wire *w, char *line)
+{
+	char *colon = strchr(line, ':'), *end;
+
+	if (!colon || colon == line || strcspn(line, " \t") < (size_t)(colon - line) ||
+	    w->count == FIELDS_MAX)
+		return false;
+	*colon++ = '\0';
+	colon += strspn(colon, " \t");
+	end = colon + strlen(colon);
+	while (end > colon && (end[-1] == ' ' || end[-1] == '\t'))
+		*--end = '\0';
+	if (wire_said(w, line) && strcasecmp(line, "Content-Length") == 0)
+		return false;
+	w->fields[w->count++] = (struct field){ line, colon };
+	return true;
+}
+
+static bool take_length(struct wire *w)
+{
+	const char *said = wire_said(w, "Content-Length");
+	uint64_t n = 0;
+
+	if (!said || !*said || strlen(said) > 18)
+		return false;
+	for (; *said; said++) {
+		if (*said < '0' || *said > '9')
+			return false;
+		n = n * 10 + (uint64_t)(*said - '0');
+	}
+	w->length = w->left = n;
+	return true;
+}
+
+/* The head's lines, up to the empty one. False: unfit. */
+static bool parse_head(struct wire *w, char *end)
+{
+	char *line = w->head, *next;
+	const char *connection;
+
+	if (strncmp(line, "HTTP/1.1 ", 9) != 0 || line[9] < '2' || line[9] > '5' ||
+	    line[10] < '0' || line[10] > '9' || line[11] < '0' || line[11] > '9' ||
+	    (line[12] != ' ' && line[12] != '\r'))
+		return false;
+	w->status = (line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0');
+	if (w->status == 204 || w->status == 205 || w->status / 100 == 3)
+		return false;
+	for (line = strstr(line, "\r\n") + 2; line < end; line = next + 2) {
+		next = strstr(line, "\r\n");
+		*next = '\0';
+		if (!take_field(w, line))
+			return false;
+	}
+	if (wire_said(w, "Transfer-Encoding") || wire_said(w, "Content-Encoding") ||
+	    wire_said(w, "Trailer") || wire_said(w, "Upgrade"))
+		return false;
+	connection = wire_said(w, "Connection");
+	w->keeps = !connection || strcasecmp(connection, "keep-alive") == 0;
+	return take_length(w);
+}
+
+/* More of the head has come. 0, -EAGAIN: it is not whole; or WIRE_UNFIT. */
+static int take_head(struct wire *w)
+{
+	char *end;
+
+	w->head[w->have] = '\0';
+	end = memmem(w->head, w->have, "\r\n\r\n", 4);
+	if (!end)
+		return w->have == HEAD_MAX ? WIRE_UNFIT : -EAGAIN;
+	if (memchr(w->head, '\0', (size_t)(end - w->head)) || !parse_head(w, end + 2))
+		return WIRE_UNFIT;
+	w->has_head = true;
+	w->held = end + 4;
+	w->held_len = w->have - (size_t)(end + 4 - w->head);
+	return 0;
+}
+
+/* ---- receiving ---- */
+
+/* Tells the user, who drops it. */
+static void end(struct wire *w, int err, const char *why)
+{
+	w->user->over(w->ctx, err, why);
+}
+
+static void pause_wire(struct wire *w)
+{
+	w->paused = true;
+	ev_io_stop(loop_ev(w->owner->loop), &w->io);
+}
+
+/* What it holds may lie in memory that is another's in a moment. */
+static int keep_held(struct wire *w)
+{
+	char *copy;
+
+	if (w->held == w->kept || (w->held >= w->head && w->held < w->head + sizeof(w->head)))
+		return 0;
+	copy = malloc(w->held_len);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, w->held, w->held_len);
+	free(w->kept);
+	w->held = w->kept = copy;
+	return 0;
+}
+
+/* Hands out what is held. 0: go on; anything else: not now, or it has ended. */
+static int hand_out(struct wire *w)
+{
+	size_t n = MIN(w->held_len, w->left);
+	int r = n > 0 ? w->user->data(w->ctx, w->held, n) : 0;
+
+	if (r == -EAGAIN && keep_held(w) == 0) {
+		pause_wire(w);
+		return r;
+	}
+	if (r == -EAGAIN)
+		r = -ENOMEM;
+	if (r < 0) {
+		end(w, r, NULL);
+		return r;
+	}
+	w->left -= n;
+	w->held += n;
+	w->held_len -= n;
+	if (w->left > 0)
+		return 0;
+	end(w, 0, NULL);
+	return 1;
+}
+
+/* How many bytes came, 0 at the end, -EAGAIN: none, or there is no place for them. */
+static ssize_t receive(struct wire *w)
+{
+	size_t len = HEAD_MAX - w->have;
+	char *to = w->head + w->have;
+	ssize_t n;
+
+	if (w->has_head) {
+		to = w->user->space(w->ctx, &len);
+		if (!to && len == 0) {
+			pause_wire(w);
+			return -EAGAIN;
+		}
+		if (!to) {
+			to = w->owner->scratch;
+			len = SCRATCH;
+		}
+		len = MIN(len, w->left);
+	}
+	do
+		n = recv(w->fd, to, len, 0);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
+	if (w->has_head) {
+		w->held = to;
+		w->held_len = (size_t)n;
+	} else {
+		w->have += (size_t)n;
+	}
+	return n;
+}
+
+/* Before the first byte of an answer. */
+static void broke_off(struct wire *w)
+{
+	ev_io_stop(loop_ev(w->owner->loop), &w->io);
+	close(w->fd);
+	w->fd = -1;
+	/* It was closed while it was idle: a new one has not been. */
+	if (w->reused && w->have == 0 && connect_wire(w) && send_request(w))
+		return;
+	end(w, WIRE_UNFIT, NULL);
+}
+
+static void on_ready(struct ev_loop *ev, ev_io *io, int revents UNUSED)
+{
+	struct wire *w = io->data;
+	ssize_t n;
+	int r;
+
+	if (!w->user) {
+		/* Closed by its peer, or it says what nobody asked for: see take_idle(). */
+		ev_io_stop(ev, io);
+		return;
+	}
+	for (int i = 0; i < RECEIVES_PER_TURN; i++) {
+		n = receive(w);
+		if (n == -EAGAIN)
+			return;
+		if (n <= 0 && !w->has_head) {
+			broke_off(w);
+			return;
+		}
+		if (n <= 0) {
+			end(w, n < 0 ? (int)n : -EIO, "the connection broke in the middle");
+			return;
+		}
+		r = w->has_head ? 0 : take_head(w);
+		if (r == -EAGAIN)
+			continue;
+		if (r == WIRE_UNFIT) {
+			end(w, r, NULL);
+			return;
+		}
+		if (hand_out(w) != 0)
+			return;
+	}
+}
+
+void wire_go_on(struct wire *w)
+{
+	if (!w->paused)
+		return;
+	w->paused = false;
+	if (w->held_len > 0 && hand_out(w) != 0)
+		return;
+	ev_io_start(loop_ev(w->owner->loop), &w->io);
+	on_ready(loop_ev(w->owner->loop), &w->io, EV_READ);
+}
