@@ -190,6 +190,8 @@ struct wire *wire_ask(struct wires *ws, const char *request, size_t len,
 		close_wire(w);
 		return NULL;
 	}
+	/* One that ended while it paused, or said something while it was idle, does not listen. */
+	ev_io_start(loop_ev(ws->loop), &w->io);
 	return w;
 }
 
