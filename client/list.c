@@ -16,9 +16,9 @@
 #include "status.h"
 
 enum {
-	EXIT_NO_DIR = 3,         /* of our script; find itself ends with 0 or 1 */
-	EXIT_CUT = 128 + 13,     /* by head, which had enough: SIGPIPE */
-	TREES_MAX = 64 * 1024,   /* of the names, as they are quoted */
+	EXIT_NO_DIR = 3,       /* of our script; find itself ends with 0 or 1 */
+	EXIT_CUT = 128 + 13,   /* by head, which had enough: SIGPIPE */
+	TREES_MAX = 64 * 1024, /* of the names, as they are quoted */
 };
 
 struct list_op {
@@ -135,8 +135,7 @@ static void take_found(struct list_op *o)
 	struct entries e CLEANUP_ENTRIES = { 0 };
 	int r = 0;
 
-	r = forgive_excess(&e,
-			   entries_parse_find(&e, run->out.data, run->out.len, o->depth != 1));
+	r = forgive_excess(&e, entries_parse_find(&e, run->out.data, run->out.len, o->depth != 1));
 	/* What find says when its reader has enough is of no interest. */
 	if (o->max && e.n + e.dropped >= o->max)
 		e.truncated = true;

@@ -102,9 +102,9 @@ void sandbox_list(struct sandbox *sb, struct call *call, const char *dir, unsign
 		  struct entries *ret);
 /*
  * Several directories below dir (names: single components) with all that is in
- * them, one after the other, each before what it holds and that before its next sibling, at most max
- * entries: then ret->truncated, and only the directories above the last entry (and that
- * one itself) are not complete. -EOPNOTSUPP where the sandbox has no tools for it.
+ * them, one after the other, each before what it holds and that before its next sibling, at most
+ * max entries: then ret->truncated, and only the directories above the last entry (and that one
+ * itself) are not complete. -EOPNOTSUPP where the sandbox has no tools for it.
  */
 void sandbox_list_trees(struct sandbox *sb, struct call *call, const char *dir,
 			const char *const *names, size_t count, unsigned max, struct entries *ret);

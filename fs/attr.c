@@ -18,21 +18,22 @@
 /* ---- lookup ---- */
 
 enum {
-	WORTH = 256,      /* listing so many names costs about as much as asking for one */
-	NAME_BYTES = 32,  /* of a directory's size, more or less, on the usual file systems */
-	STALE_FEW = 4,    /* names that are asked for one by one */
+	WORTH = 256,     /* listing so many names costs about as much as asking for one */
+	NAME_BYTES = 32, /* of a directory's size, more or less, on the usual file systems */
+	STALE_FEW = 4,   /* names that are asked for one by one */
 };
 
 /*
  * Whether to list the directory rather than to ask for one name: at once if it
  * is small, or else when as many names were asked for as make a listing worth while.
  */
-static bool wants_listing(struct node *dir)
+static bool wants_listing(struct node *dir, const char *name)
 {
 	struct listing *l = shelf_of(dir);
+	const struct item *i = l ? listing_find(l, name) : NULL;
 	uint64_t expected = 0;
 
-	if (l && listing_left_ms(l, dir->thread) > 0) {
+	if (l && listing_left_ms(l, dir->thread) > 0 && !(i && i->state == ITEM_KNOWN)) {
 		/* All but some names of it are known, or it is too large to be known. */
 		if (l->stale <= STALE_FEW || !l->complete)
 			return false;
@@ -103,7 +104,7 @@ void sandbox_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 	t = trip_new(fs, req, dir);
 	if (!t || !trip_name(t, &t->name, name))
 		return;
-	if (wants_listing(dir))
+	if (wants_listing(dir, name))
 		lister_ask(t, false, relisted);
 	else
 		trip_begin(t, trip_lstat, entry_done);
@@ -381,31 +382,63 @@ static void start_readlink(struct remote *r, struct sandbox *sb)
 		remote_fail(r, -ENOMEM);
 }
 
-static void got_target(struct trip *t, int err)
+static void reply_target(struct parked *p, struct node *n, const char *root, const char *target)
 {
-	const struct fs *fs = t->fs;
 	char *rel CLEANUP_FREE = NULL, *shown CLEANUP_FREE = NULL;
+	int err = -ESTALE;
 
-	if (err == 0 && fs->opt->symlinks == SYMLINKS_RAW) {
-		parked_readlink(&t->parked, t->target);
+	if (n->fs->opt->symlinks == SYMLINKS_RAW) {
+		parked_readlink(p, target);
 		return;
 	}
-	if (err == 0 && t->node->parent)
-		err = node_rel_path(t->node->parent, &rel);
+	if (n->parent)
+		err = node_rel_path(n->parent, &rel);
 	if (err == 0)
-		err = rel ? symlink_contain(t->name2, rel, t->target, &shown) : -ESTALE;
+		err = symlink_contain(root, rel, target, &shown);
 	if (err == -EPERM)
-		t->fs->totals.links_refused++;
+		n->fs->totals.links_refused++;
+	if (err < 0)
+		parked_err(p, err == -ENOENT ? -ESTALE : err);
+	else
+		parked_readlink(p, shown);
+}
+
+static void got_target(struct trip *t, int err)
+{
 	if (err < 0)
 		parked_err(&t->parked, err == -ENOENT ? -ESTALE : err);
 	else
-		parked_readlink(&t->parked, shown);
+		reply_target(&t->parked, t->node, t->name2, t->target);
+}
+
+/* As the directory was listed; NULL: ask. */
+static const char *known_target(struct node *n)
+{
+	struct listing *l = n->parent ? shelf_of(n->parent) : NULL;
+	const struct item *i;
+
+	if (!l || listing_left_ms(l, n->thread) == 0)
+		return NULL;
+	i = listing_find(l, n->name);
+	return i && i->state == ITEM_KNOWN ? item_target(l, i) : NULL;
 }
 
 void sandbox_op_readlink(fuse_req_t req, struct node *n)
 {
-	struct trip *t = trip_new(n->fs, req, n);
+	struct sandbox *sb = tenant_sandbox(n->thread->tenant);
+	const char *target = sb ? known_target(n) : NULL;
+	struct parked p;
+	struct trip *t;
 
+	if (target) {
+		parked_init(&p, n->fs, req, NULL);
+		reply_target(&p, n, sandbox_root(sb), target);
+	}
+	if (sb)
+		sandbox_put(sb);
+	if (target)
+		return;
+	t = trip_new(n->fs, req, n);
 	if (t)
 		trip_begin(t, start_readlink, got_target);
 }

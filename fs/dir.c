@@ -22,7 +22,7 @@ enum {
 	UNSURE_FEW = 4,      /* names that are asked for one by one … */
 	UNSURE_LARGE = 1000, /* … in a directory of so many */
 	PLUS_IDLE_MS = 1000,
-	PLUS_LARGE = 20000,
+	PLUS_LARGE = 1000,
 };
 
 /* A directory of a sandbox has a listing; besides there may be names of our own. */
@@ -33,7 +33,7 @@ struct dir {
 	uint64_t serial; /* likewise */
 	char **names;    /* of ours */
 	size_t count, cap;
-	bool light; /* files without attributes */
+	bool light;              /* files without attributes */
 	bool was_read;           /* from its start: the next time is a rewind */
 	struct dir *prev, *next; /* fs->dirs */
 };
@@ -220,8 +220,7 @@ static void resolved(struct trip *t, int err)
 		entry_removed(t->node, t->name);
 	}
 	free(STEAL(t->name));
-	if (!t->parked.req || ++t->looks > 2 * UNSURE_FEW ||
-	    (err < 0 && err != -ENOENT)) {
+	if (!t->parked.req || ++t->looks > 2 * UNSURE_FEW || (err < 0 && err != -ENOENT)) {
 		filled(t->priv, &t->parked, err < 0 ? err : -EAGAIN);
 		return;
 	}
@@ -476,6 +475,13 @@ static bool is_light(struct dir *d)
 	return true;
 }
 
+static bool wants_more(const struct dir *d)
+{
+	const struct thread *t = d->node->thread;
+
+	return t->plus.wanted && t->plus.dir == d->node->ino;
+}
+
 /* Whether the kernel is to know the node, which is then returned, counted. */
 static struct node *node_for(struct dir *d, const struct item *i, const char *name)
 {
@@ -485,8 +491,7 @@ static struct node *node_for(struct dir *d, const struct item *i, const char *na
 	if (n && (n->stage || node_is_fresh(n)))
 		return node_ref(n);
 	/* Only what is known by now is news. */
-	if (i->state != ITEM_KNOWN || !d->listing->thread ||
-	    listing_left_ms(d->listing, d->node->thread) == 0)
+	if (!d->listing->thread || !listing_knows(d->listing, i, d->node->thread))
 		return NULL;
 	if (d->light && !S_ISDIR(i->mode))
 		return NULL;
@@ -549,6 +554,8 @@ static void answer_readdir(struct parked *p, struct dir *d, size_t size, off_t o
 	if (offset == 0) {
 		d->was_read = true;
 		d->light = d->listing && is_light(d);
+	} else if (d->light && wants_more(d)) {
+		d->light = false; /* he looks at them while he reads on */
 	}
 	for (size_t i = (size_t)offset; i < total && add_at(&g, d, i); i++)
 		;

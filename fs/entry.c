@@ -99,8 +99,7 @@ void entry_reply_absent(struct parked *p, struct node *dir, const char *name,
 			const struct moment *asked)
 {
 	struct fuse_entry_param e = {
-		.entry_timeout =
-			(double)shelf_left_ms(dir->thread, asked->ms, asked->epoch) / 1000,
+		.entry_timeout = (double)shelf_left_ms(dir->thread, asked->ms, asked->epoch) / 1000,
 	};
 
 	/* It has to be taken back when the name comes. */
@@ -127,7 +126,7 @@ int entry_known(struct node *dir, const char *name, struct node **ret)
 	i = listing_find(l, name);
 	if (!i)
 		return l->complete ? -ENOENT : -EAGAIN;
-	if (i->state != ITEM_KNOWN)
+	if (!listing_knows(l, i, dir->thread))
 		return -EAGAIN;
 	item_attr(i, &attr);
 	return entry_adopt(dir, name, &attr, l->asked_ms, true, ret);

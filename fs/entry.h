@@ -22,8 +22,7 @@ int entry_adopt(struct node *dir, const char *name, const struct attr *attr, int
 		bool current, struct node **ret) MUST_CHECK;
 /*
  * With how long the kernel may have it: while the watch is live for good, as it is told of
- * changes then; otherwise attributes for what is left of their second, and names
- * not at all, because taking them back takes too long for who has just run a command.
+ * changes then; otherwise for what is left of their second.
  */
 void entry_fill(struct node *n, struct fuse_entry_param *ret);
 double entry_attr_seconds(const struct node *n);

@@ -27,7 +27,7 @@ struct fs_totals {
 	uint64_t bytes_read, bytes_written;      /* through the mount */
 	uint64_t names_dropped, links_refused;   /* of hostile sandboxes */
 	uint64_t commands;
-	uint64_t listings, walks; /* asked for: directories, and trees of them */
+	uint64_t listings, walks;      /* asked for: directories, and trees of them */
 	uint64_t events, watches_lost; /* coherence.h */
 	unsigned open_files, parked;
 };
@@ -42,6 +42,7 @@ struct fs {
 	struct fuse_session *se;   /* NULL in tests, and once it ended */
 	struct session *session;   /* how it is read; session.c */
 	struct notifier *notifier; /* notifier.h; NULL: the kernel is not told */
+	bool names_at_once;        /* notify_names_now() works */
 
 	struct node *root, *nodes; /* nodes by ino */
 	fuse_ino_t last_ino;

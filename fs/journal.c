@@ -44,7 +44,8 @@ bool journal_has(const struct journal *j, const char *path, uint64_t since)
 	for (uint64_t i = since; i < j->count; i++) {
 		const struct journal_note *n = &j->v[i % JOURNAL_LEN];
 
-		if (strcmp(n->path, path) == 0 || (n->what == NOTE_TREE && path_is_below(path, n->path)))
+		if (strcmp(n->path, path) == 0 ||
+		    (n->what == NOTE_TREE && path_is_below(path, n->path)))
 			return true;
 	}
 	return false;

@@ -12,16 +12,16 @@
 #include "shelf.h"
 
 enum {
-	WALK_MS = 300,      /* what comes within is part of one walk */
-	TREES_MAX = 500,    /* names in one request */
+	WALK_MS = 300,   /* what comes within is part of one walk */
+	TREES_MAX = 500, /* names in one request */
 	TREES_BYTES = 20000,
 };
 
 /* One request. */
 struct lister {
 	struct remote remote;
-	struct node *dir;   /* counted: whose listing it is; of a walk: in which the names are */
-	char **names;       /* of a walk; NULL: it is none */
+	struct node *dir; /* counted: whose listing it is; of a walk: in which the names are */
+	char **names;     /* of a walk; NULL: it is none */
 	size_t count;
 	struct entries entries;
 	struct moment asked;
@@ -311,7 +311,8 @@ static void is_about(void *ctx, const char *path, enum note what)
 
 	if (what == NOTE_TREE && path_is_below(c->path, path))
 		c->hit = true;
-	if (what != NOTE_ATTR && *path && strlen(c->path) == len && strncmp(c->path, path, len) == 0)
+	if (what != NOTE_ATTR && *path && strlen(c->path) == len &&
+	    strncmp(c->path, path, len) == 0)
 		c->hit = true;
 }
 

@@ -9,6 +9,7 @@
 
 #include "entry.h"
 #include "file.h"
+#include "notifier.h"
 #include "shelf.h"
 #include "stage.h"
 #include "symlink.h"
@@ -148,6 +149,8 @@ static void linked(struct trip *t, int err)
 	entry_dir_changed(t->node, 0, false);
 	node_void_peers(t->other);
 	node_void_attr(t->other);
+	/* For the kernel the new name is another file. */
+	notify_attr_now(t->fs, t->other->ino);
 	name_made(t, err, link_looked);
 }
 

@@ -281,7 +281,10 @@ int64_t node_left_ms(const struct node *n)
 {
 	if (n->unborn)
 		return FRESH_MS;
-	return n->has_attr ? shelf_left_ms(n->thread, n->attr_ms, n->attr_epoch) : 0;
+	if (!n->has_attr)
+		return 0;
+	return shelf_file_left_ms(n->thread, n->attr_ms, n->attr_epoch, n->attr.mode,
+				  n->attr.nlink);
 }
 
 bool node_is_fresh(const struct node *n)

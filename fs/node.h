@@ -57,7 +57,7 @@ struct node {
 	int64_t attr_ms; /* when it was asked for */
 	uint64_t attr_epoch;
 	int64_t guess_ms; /* a directory that we changed: until when a guess will do (node_guess) */
-	unsigned misses;         /* a directory: names that had to be asked for, one by one */
+	unsigned misses;  /* a directory: names that had to be asked for, one by one */
 	uint64_t shown_serial;   /* a directory: of the listing that the kernel has pages of; 0 */
 	bool glancing;           /* a thread's root: somebody asks already */
 	struct listing *listing; /* of a directory: on the thread's shelf (shelf.h); or NULL */

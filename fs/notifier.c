@@ -363,6 +363,22 @@ void notifier_sync(struct fs *fs, const struct thread *t, struct job *job)
 		loop_post(fs->loop, job);
 }
 
+/* Newer than libfuse's header. */
+enum { NOTIFY_INC_EPOCH = 8 };
+
+bool notify_names_now(struct fs *fs)
+{
+	/* struct fuse_out_header: length, what, and no request that it answers */
+	const struct {
+		uint32_t len;
+		int32_t what;
+		uint64_t unique;
+	} notice = { sizeof(notice), NOTIFY_INC_EPOCH, 0 };
+
+	return fs->se && !fs->ending &&
+	       write(fuse_session_fd(fs->se), &notice, sizeof(notice)) == sizeof(notice);
+}
+
 uint64_t notifier_sent(struct fs *fs)
 {
 	struct notifier *s = fs->notifier;
@@ -427,6 +443,7 @@ int notifier_start(struct fs *fs)
 		return r;
 	}
 	fs->notifier = s;
+	fs->names_at_once = notify_names_now(fs);
 	return 0;
 }
 

@@ -44,5 +44,11 @@ void notifier_sync(struct fs *fs, const struct thread *t, struct job *job);
  */
 void notify_attr_now(struct fs *fs, fuse_ino_t ino);
 
+/*
+ * All names of the mount are looked up before they are used again, before this returns, and it
+ * waits for nobody. False: the kernel cannot do that (it is older than 6.16).
+ */
+bool notify_names_now(struct fs *fs);
+
 /* How many were sent so far; any thread. */
 uint64_t notifier_sent(struct fs *fs);

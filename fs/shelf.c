@@ -18,6 +18,16 @@ int64_t shelf_left_ms(const struct thread *t, int64_t asked_ms, uint64_t epoch)
 	return MAX(FRESH_MS - (clock_ms() - asked_ms), 0);
 }
 
+int64_t shelf_file_left_ms(const struct thread *t, int64_t asked_ms, uint64_t epoch, mode_t mode,
+			   uint32_t nlink)
+{
+	int64_t left = shelf_left_ms(t, asked_ms, epoch);
+
+	if (left > FRESH_MS && nlink > 1 && !S_ISDIR(mode))
+		left = MAX(FRESH_MS - (clock_ms() - asked_ms), 0);
+	return left;
+}
+
 /* ---- the table ---- */
 
 static void take_off(struct listing *l)

@@ -186,7 +186,7 @@ void thread_unlease(struct thread *t)
  * Names and attributes. Pages go when the new attributes differ, but those of what is
  * open go now: a mapping asks for no attributes.
  */
-static void void_kernel(struct node *n)
+static void void_kernel(struct node *n, bool names)
 {
 	struct node *child, *next;
 
@@ -195,10 +195,12 @@ static void void_kernel(struct node *n)
 	notify_attr_now(n->fs, n->ino);
 	if (S_ISDIR(n->attr.mode) || (n->handles && !n->stage))
 		notify_inode(n->fs, n->ino, true);
-	absent_void(n);
+	if (names)
+		absent_void(n);
 	HASH_ITER (by_name, n->children, child, next) {
-		notify_entry(n->fs, n->ino, child->name);
-		void_kernel(child);
+		if (names)
+			notify_entry(n->fs, n->ino, child->name);
+		void_kernel(child, names);
 	}
 }
 
@@ -207,7 +209,7 @@ void thread_void_caches(struct thread *t)
 	t->epoch++;
 	shelf_clear(t);
 	if (t->root && t->fs->se && !t->fs->ending)
-		void_kernel(t->root);
+		void_kernel(t->root, !(t->fs->names_at_once && notify_names_now(t->fs)));
 }
 
 void thread_failed(struct thread *t, const char *what, int err, const char *message)

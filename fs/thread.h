@@ -43,10 +43,10 @@ struct thread {
 	int64_t live_ms; /* since when */
 	/* Counts our own changes: what was learned of a file before one may be of before. */
 	uint64_t writes;
-	struct journal *journal; /* what changed, for answers that were asked for before */
-	struct listing *shelf;   /* shelf.h: its listings, by path */
-	struct lister *listers;  /* lister.h: what is being asked for */
-	struct {                 /* lister.h: whether somebody walks through the tree */
+	struct journal *journal;   /* what changed, for answers that were asked for before */
+	struct listing *shelf;     /* shelf.h: its listings, by path */
+	struct lister *listers;    /* lister.h: what is being asked for */
+	struct {                   /* lister.h: whether somebody walks through the tree */
 		fuse_ino_t parent; /* of the directory that was asked for last */
 		int64_t ms;        /* when */
 		int64_t told_ms;   /* when something was had from what a walk brought */

@@ -24,8 +24,8 @@ struct trip {
 	char *name, *name2;
 	struct moment asked; /* when the operation began */
 	uint64_t writes;     /* the thread's, likewise */
-	bool interrupted; /* the kernel says so once: the next operation does not run, either */
-	bool changes;     /* something in the sandbox, so caches are not to be believed */
+	bool interrupted;    /* the kernel says so once: the next operation does not run, either */
+	bool changes;        /* something in the sandbox, so caches are not to be believed */
 	void (*done)(struct trip *t, int err);
 
 	/* counted; nothing of these is uploaded until the trip has ended: file_settle() */

@@ -1,0 +1,171 @@
+# Names and attributes: what is asked of the sandbox for them, and what is not.
+
+load ../lib/mount
+
+setup() {
+	setup_mount
+	thread
+}
+
+teardown() {
+	teardown_mount
+}
+
+# Waits until the sandbox tells of changes; fails where it cannot (1.0 has no watch).
+watched() {
+	grep -q '^watch *live' "$W/.ctl/status"
+}
+
+no_watch() {
+	grep -q '^watch *unsupported' "$W/.ctl/status"
+}
+
+watch_settled() {
+	watched || no_watch
+}
+
+# count NAME: one of the mount's counters. Asking costs some requests itself: those of
+# two calls in a row are the same.
+count() {
+	awk -v name="threadfs_$1_total" '$1 == name { print $2 }' "$M/.ctl/metrics"
+}
+
+# costs COUNTER CMD…: sets COST to how much more of it there is after the command, less
+# what counting costs.
+costs() {
+	local name=$1 a b c
+
+	shift
+	a=$(count "$name")
+	b=$(count "$name")
+	"$@"
+	c=$(count "$name")
+	COST=$((c - b - (b - a)))
+}
+
+# make_tree DIRS FILES, in the sandbox, behind our back.
+make_tree() {
+	local make="mkdir d\$d; (cd d\$d; seq -f f%.0f $2 | xargs touch)"
+
+	sandbox "mkdir workspace/tree; cd workspace/tree; for d in \$(seq $1); do $make; done; cd ../.."
+}
+
+# All that the sandbox has to tell so far has been told: nothing comes for a while.
+settled() {
+	local before=-1 now
+
+	while now=$(count watch_events) && [ "$now" != "$before" ]; do
+		before=$now
+		sleep 0.5
+	done
+}
+
+quiet() {
+	"$@" >/dev/null
+}
+
+@test "a cold walk takes a handful of requests, a warm one none" {
+	wait_for 20 watch_settled
+	make_tree 30 20
+	no_watch && skip "no watch: nothing lasts"
+	settled
+	for tool in "find ." "ls -lR" "du -a"; do
+		cd "$W/workspace/tree"
+		# shellcheck disable=SC2086
+		costs remote_operations quiet $tool
+		echo "$tool, first: $COST"
+		[ "$COST" -le 8 ]
+		# shellcheck disable=SC2086
+		quiet $tool
+		# shellcheck disable=SC2086
+		costs remote_operations quiet $tool
+		echo "$tool, again: $COST"
+		[ "$COST" -le 1 ] # the thread's own directory is looked at once in a while
+	done
+	same "$(find . | wc -l)" 631
+	same "$(find . -type f -size 0 | wc -l)" 600
+}
+
+@test "names and attributes that are known do not reach the daemon" {
+	wait_for 20 watch_settled
+	make_tree 1 300
+	no_watch && skip "no watch: nothing lasts"
+	settled
+	cd "$W/workspace/tree/d1"
+	quiet stat f*
+	quiet stat f* || true
+	stat none 2>/dev/null || true
+	look() {
+		quiet stat f* f1 f2
+		[ ! -e none ]
+		[ ! -e none ]
+	}
+	costs requests look
+	echo "requests: $COST"
+	[ "$COST" -le 20 ] # of more than 600: a second may end, and the glob reads the directory
+	# and it is seen when that changes
+	sandbox 'echo 12345 > workspace/tree/d1/f1; touch workspace/tree/d1/none; rm workspace/tree/d1/f2'
+	same "$(stat -c %s f1)" 6
+	[ -e none ]
+	[ ! -e f2 ]
+}
+
+@test "one change leaves what is known of the other names" {
+	wait_for 20 watch_settled
+	make_tree 1 100
+	no_watch && skip "no watch: nothing lasts"
+	settled
+	cd "$W/workspace/tree/d1"
+	quiet ls -l
+	change() {
+		mkdir new && rmdir new && mv f1 g1 && rm f2 && ln -s f3 link
+		quiet stat f5 f6 f7
+		[ ! -e absent ]
+		[ ! -e f2 ]
+	}
+	costs remote_operations change
+	echo "operations: $COST"
+	[ "$COST" -le 12 ] # five changes, and looks at what they changed
+	same "$(find . -mindepth 1 | wc -l)" 100
+	same "$(sandbox 'ls workspace/tree/d1 | wc -l')" 100
+	mkdir made
+	look() {
+		[ ! -e made/x ] && [ ! -e made/y ] && [ ! -e made/z ]
+	}
+	costs remote_operations look
+	[ "$COST" -le 1 ] # it is empty; the sandbox's word that it was made may void its times
+}
+
+@test "a directory of many names" {
+	local n=20000
+
+	sandbox "mkdir workspace/big && cd workspace/big && seq -f 'name-%05.0f' $n | xargs touch"
+	cd "$W/workspace/big"
+	same "$(find . -type f | wc -l)" $n
+	same "$(find . -type f | sort | cksum)" "$(seq -f './name-%05.0f' $n | cksum)"
+	[ -e name-12345 ]
+	[ ! -e name-20001 ]
+	rm name-12345
+	same "$(find . -type f | wc -l)" $((n - 1))
+}
+
+@test "reading a directory that changes" {
+	mkdir workspace/d
+	(cd workspace/d && touch $(seq 500))
+	"$PYTHON" - "$W/workspace/d" <<'PY'
+import os, sys
+d = sys.argv[1]
+seen = []
+with os.scandir(d) as it:
+    for e in it:
+        seen.append(e.name)
+        os.unlink(f"{d}/{e.name}")
+        if len(seen) % 50 == 0:
+            open(f"{d}/new-{len(seen)}", "w").close()
+assert len(seen) == len(set(seen))
+old = {s for s in seen if not s.startswith("new")}
+assert old == {str(i) for i in range(1, 501)}, len(old)
+left = os.listdir(d)
+assert all(n.startswith("new") for n in left), left
+PY
+}
