@@ -31,6 +31,8 @@ bool absent_add(struct node *dir, const char *name)
 	if (a)
 		return true;
 	if (dir->fs->absent_count >= ABSENT_MAX)
+		absent_void(dir); /* the kernel may have forgotten them long ago */
+	if (dir->fs->absent_count >= ABSENT_MAX)
 		return false;
 	a = calloc(1, sizeof(*a) + len + 1);
 	if (!a)

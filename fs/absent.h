@@ -8,8 +8,8 @@
 #include "node.h"
 
 /*
- * Before such an answer. False: there are too many (or no memory); then it may
- * be for a second at most.
+ * Before such an answer. False: there are too many (or no memory); then it may not be
+ * kept at all.
  */
 bool absent_add(struct node *dir, const char *name) MUST_CHECK;
 /* Whether it was there; it is not any more. */

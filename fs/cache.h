@@ -6,7 +6,7 @@
  *
  * What the kernel is given may last as long as it is true here, if it can be taken back:
  * attributes and names of a node whose answer is current (trip_is_current(), node_is_fresh()); an
- * absent name after absent_add(); otherwise for what is left of the second, or not at all. A
+ * absent name after absent_add(); otherwise not at all. Without a watch that is a second. A
  * thread's own directory is in no watch. Who takes a name away from a node without having been
  * asked by the kernel (node_detach()) tells it, first: notify_entry().
  */

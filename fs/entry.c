@@ -102,8 +102,8 @@ void entry_reply_absent(struct parked *p, struct node *dir, const char *name,
 		.entry_timeout = (double)shelf_left_ms(dir->thread, asked->ms, asked->epoch) / 1000,
 	};
 
-	/* It has to be taken back when the name comes. */
-	if (e.entry_timeout > 0 && (e.entry_timeout <= ATTR_SECONDS || absent_add(dir, name)))
+	/* It has to be taken back when the name comes, also within the second: by a command. */
+	if (e.entry_timeout > 0 && absent_add(dir, name))
 		parked_entry(p, &e);
 	else
 		parked_err(p, -ENOENT);

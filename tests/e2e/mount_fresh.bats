@@ -112,15 +112,16 @@ has() {
 	wait_until has workspace/f old
 	is ENOENT stat workspace/g
 	echo >.ctl/destroy
-	watch_is off
+	refute watch_is live
 	echo new >"$H/f"
 	echo more >"$H/g"
 	has workspace/f new
 	has workspace/g more
 	[ "$DIALECT" = 1.0 ] || wait_until watch_is live
 	# The watch does not keep it.
-	wait_until watch_is off
-	[ "$(jq -r .state .ctl/status.json)" = warm ]
+	state_is() { [ "$(jq -r .state .ctl/status.json)" = "$1" ]; }
+	wait_until state_is warm
+	refute watch_is live
 	echo newer >"$H/f"
 	rm "$H/g"
 	has workspace/f newer
@@ -155,6 +156,6 @@ has() {
 	count() { [ "$(sed -n 's/^threadfs_watch_events_total //p' "$M/.ctl/metrics")" -gt 200 ]; }
 	[ "$DIALECT" = 1.0 ] || wait_until count
 	kill "$SPAWN_PID"
-	wait_for $((5 * SLOW)) pid_gone "$SPAWN_PID"
+	wait_for $((20 * SLOW)) pid_gone "$SPAWN_PID"
 	mount_stop
 }
