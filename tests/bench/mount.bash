@@ -85,7 +85,7 @@ make_small() {
 git_() {
 	# Nobody's settings; an index that was made elsewhere is good if times and sizes are.
 	GIT_CONFIG_GLOBAL=$work/gitconfig GIT_CONFIG_NOSYSTEM=1 GIT_OPTIONAL_LOCKS=0 \
-		timeout --foreground "$limit" git "$@"
+		bounded git "$@"
 }
 
 # Not .git: the WebDAV server does not show names that begin with a dot.
@@ -156,7 +156,7 @@ timed() {
 	printf '%d.%06d %s\n' $((us / 1000000)) $((us % 1000000)) "$(cat "$work/out")"
 }
 
-bounded() { timeout --foreground "$limit" "$@"; }
+bounded() { timeout --foreground -k 5 "$limit" "$@"; }
 on_files() { bounded "$programs/tests/bench_files" "$@"; }
 
 run_seq() { on_files read "$view/workspace/big"; }
@@ -281,7 +281,7 @@ applies() {
 note() {
 	local row=$1 key="$1 $2 $3" out t check status=0
 	out=$("$4" 2>"$work/errors") || status=$?
-	if [ "$status" = 124 ]; then
+	if [ "$status" = 124 ] || [ "$status" = 137 ]; then # timeout, the hard way
 		failures[$key]="it took longer than $limit s"
 	elif [ "$status" != 0 ]; then
 		failures[$key]=$(tail -n 1 "$work/errors" | cut -c 1-200)
@@ -305,7 +305,7 @@ verify() {
 	declare -F "$name" >/dev/null || return 0
 	"$name" >"$work/errors" 2>&1 || status=$?
 	[ "$status" != 0 ] || return 0
-	if [ "$status" = 124 ]; then
+	if [ "$status" = 124 ] || [ "$status" = 137 ]; then # timeout, the hard way
 		echo "comparing took longer than $limit s" >"$work/errors"
 	fi
 	failures["$1 cold $2"]="contents: $(tail -n 1 "$work/errors" | cut -c 1-200)"
