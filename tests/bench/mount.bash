@@ -169,7 +169,8 @@ run_stats() { on_files stats "$view/workspace/tree" "$work/names"; }
 find_it() { bounded find "$1" | wc -l; }
 ls_it() { bounded ls -lR "$1" | wc -l; }
 grep_it() { bounded grep -r needle "$1" | wc -l; }
-tar_it() { bounded tar cf - -C "$1" . | wc -c; }
+# 1 is "file changed as we read it": davfs2 sets a directory's time when it is listed.
+tar_it() { { bounded tar cf - -C "$1" . || [ $? = 1 ]; } | wc -c; }
 entries_it() { bounded ls -lU "$1" | wc -l; }
 run_find() { timed find_it "$view/workspace/tree"; }
 run_ls() { timed ls_it "$view/workspace/tree"; }
