@@ -469,6 +469,13 @@ static bool decode(struct request *r)
 	return n == 0;
 }
 
+static bool needs_worker(const struct request *r)
+{
+	const struct body_sink *sink = r->route->sink;
+
+	return (r->route->flags & ROUTE_BLOCKING) && !(sink && sink->quick && sink->quick(r));
+}
+
 static void dispatch(struct request *r)
 {
 	struct request_i *i = r->i;
@@ -476,7 +483,7 @@ static void dispatch(struct request *r)
 	i->dispatched = true;
 	if (i->status || !decode(r))
 		return;
-	if (r->route->flags & ROUTE_BLOCKING) {
+	if (needs_worker(r)) {
 		i->working = true;
 		i->work.run = work_run;
 		i->work.done = work_done;

@@ -27,6 +27,8 @@ struct body_sink {
 	int (*data)(struct request *r, const char *data, size_t len);
 	/* How many bytes, of at most max, suit it best next. */
 	size_t (*want)(const struct request *r, size_t max);
+	/* With ROUTE_BLOCKING: whether this one is so small that it needs no worker. */
+	bool (*quick)(const struct request *r);
 };
 
 struct route {

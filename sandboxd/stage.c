@@ -135,6 +135,15 @@ static int link_part(struct stage *s, int fd)
 	return 0;
 }
 
+/* Gives it the target's name, if nobody has that by now. */
+static int link_target(const struct stage *s)
+{
+	char from[FD_PATH_SIZE];
+
+	snprintf(from, sizeof(from), "/proc/self/fd/%d", s->fd);
+	return linkat(AT_FDCWD, from, AT_FDCWD, s->target, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
 /* The old file's, as far as the umask lets it: nobody may read more than before. */
 static mode_t mode_to_open(const struct stage *s)
 {
@@ -280,6 +289,8 @@ static int replace_target(struct stage *s)
 {
 	int r = keep_attributes(s);
 
+	if (r == 0 && !s->part[0] && !s->replaces && link_target(s) == 0)
+		return 0;
 	if (r == 0 && !s->part[0])
 		r = link_part(s, s->fd);
 	if (r == 0 && rename(s->part, s->target) < 0)

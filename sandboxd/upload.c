@@ -5,7 +5,9 @@
  *
  * 1.x writes straight onto the target, aiod stages, so the old file stays whole
  * until the new one is. As long as the path is not known (it may come last, or
- * not at all) the bytes go to a file without a name.
+ * not at all) the bytes go to a file without a name. Those of a small file wait in memory until
+ * the body is whole, and are then written at once, on the loop: a connection that breaks leaves
+ * nothing behind.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +20,8 @@
 #include "multipart.h"
 #include "stage.h"
 #include "transfer.h"
+
+enum { HELD_MAX = 64 * KIB };
 
 enum field {
 	FIELD_OTHER,
@@ -32,8 +36,9 @@ struct upload {
 	bool has_file;     /* with a file name, as an uploaded file has */
 	bool file_is_text; /* a part named file without one */
 	bool path_has_nul;
-	int err;      /* positive errno of the first failure to store it */
-	bool spooled; /* stage.fd was opened before the path was known */
+	int err;         /* positive errno of the first failure to store it */
+	struct buf held; /* the bytes, as long as nothing was opened for them */
+	bool spooled;    /* stage.fd was opened before the path was known */
 	struct stage stage;
 	uint64_t size;
 	size_t path_len;
@@ -129,21 +134,38 @@ static int on_part(void *ctx, const char *name, const char *filename)
 		u->has_file = true;
 		u->field = FIELD_FILE;
 		take_name(u, filename);
-		u->spooled = !u->path_len;
-		if (!u->err) /* else the path is half a name */
-			u->err = u->spooled ? -open_spool(u) : -open_target(u);
 	}
 	return 0;
+}
+
+/* It does not stay small. */
+static int let_go(struct upload *u)
+{
+	int r;
+
+	u->spooled = !u->path_len;
+	r = u->spooled ? open_spool(u) : open_target(u);
+	if (r == 0)
+		r = write_all(u->stage.fd, u->held.data, u->held.len);
+	buf_release(&u->held);
+	return r;
 }
 
 static int store(struct upload *u, const char *data, size_t len)
 {
 	uint64_t max = u->srv->cfg->max_file_size;
 
+	int r = 0;
+
 	if (max && u->size + len > max)
 		return -EFBIG;
 	u->size += len;
-	return write_all(u->stage.fd, data, len);
+	if (u->stage.fd < 0) {
+		if (u->held.len + len <= HELD_MAX)
+			return buf_append(&u->held, data, len);
+		r = let_go(u);
+	}
+	return r < 0 ? r : write_all(u->stage.fd, data, len);
 }
 
 static int on_data(void *ctx, const char *data, size_t len)
@@ -183,6 +205,7 @@ static void upload_free(struct request *r)
 	struct upload *u = r->op;
 
 	stage_release(&u->stage);
+	buf_release(&u->held);
 	multipart_release(&u->form);
 	free(u);
 }
@@ -204,6 +227,7 @@ static int upload_begin(struct request *r)
 	}
 	u->srv = r->srv;
 	u->stage.fd = -1;
+	u->held = BUF_INIT(0);
 	r->op = u;
 	r->cleanup = upload_free;
 	if (multipart_init(&u->form, request_header(r, "Content-Type"), &form_ops, u) < 0) {
@@ -232,9 +256,16 @@ static size_t upload_want(const struct request *r, size_t max)
 	return u->field == FIELD_FILE ? max - u->size % 4096 : max;
 }
 
-const struct body_sink upload_sink = { upload_begin, upload_data, upload_want };
+static bool upload_quick(const struct request *r)
+{
+	const struct upload *u = r->op;
 
-/* ---- putting it in place (worker) ---- */
+	return u->stage.fd < 0;
+}
+
+const struct body_sink upload_sink = { upload_begin, upload_data, upload_want, upload_quick };
+
+/* ---- putting it in place (worker; a small one on the loop) ---- */
 
 /* Moves what was written before the path was known. */
 static int place_spool(struct request *r, struct upload *u)
@@ -254,8 +285,15 @@ static int place_spool(struct request *r, struct upload *u)
 
 static int finish(struct request *r, struct upload *u)
 {
-	int n = u->spooled ? place_spool(r, u) : 0;
+	int n = 0;
 
+	if (u->stage.fd < 0) {
+		n = open_target(u);
+		if (n == 0)
+			n = write_all(u->stage.fd, u->held.data, u->held.len);
+	} else if (u->spooled) {
+		n = place_spool(r, u);
+	}
 	return n < 0 ? n : stage_put(&u->stage);
 }
 
