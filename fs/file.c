@@ -109,6 +109,22 @@ static int begin_writing(struct node *n, int flags)
 	return r;
 }
 
+/*
+ * Whoever makes a file and can only write it has no use for the kernel's pages: what he writes
+ * comes here without being copied there first. Older kernels do not drop pages over which
+ * such a one writes, so others have none meanwhile, either.
+ */
+static bool has_direct_writer(const struct node *n)
+{
+	const struct handle *h;
+
+	DL_FOREACH (n->handles, h) {
+		if (h->direct)
+			return true;
+	}
+	return false;
+}
+
 /* The sandbox is up, the attributes are fresh. Returns 0 or an errno; the answer is given then. */
 static int finish_open(struct parked *p, struct node *n, int flags)
 {
@@ -137,6 +153,7 @@ static int finish_open(struct parked *p, struct node *n, int flags)
 		r = reader_new(n, &n->attr, &h->reader);
 	fi.fh = (uint64_t)(uintptr_t)h;
 	fi.noflush = !h->writes;
+	fi.direct_io = has_direct_writer(n);
 	fi.keep_cache = !n->stage && n->kept.mode && attr_same_version(&n->kept, &n->attr);
 	if (n->stage)
 		n->kept.mode = 0;
@@ -265,7 +282,9 @@ static int finish_create(struct parked *p, struct node *dir, const char *name, m
 		node_unref(n);
 		return r;
 	}
+	h->direct = made && (flags & O_ACCMODE) == O_WRONLY;
 	fi.fh = (uint64_t)(uintptr_t)h;
+	fi.direct_io = has_direct_writer(n);
 	entry_fill(n, &e);
 	node_looked_up(n);
 	if (!parked_create(p, &e, &fi)) {

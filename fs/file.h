@@ -14,6 +14,7 @@ struct handle {
 	struct node *node; /* counted */
 	int flags;         /* of open(2) */
 	bool writes;
+	bool direct; /* writes past the kernel's pages: see has_direct_writer() in file.c */
 	struct reader *reader; /* NULL: not needed yet */
 	unsigned reading;      /* reads that wait for it */
 	bool reader_old; /* the file was written here since: to be replaced when nobody waits */

@@ -461,7 +461,7 @@ void node_stat(struct node *n, struct stat *ret)
 		.st_gid = o->gid,
 		.st_size = (off_t)n->attr.size,
 		.st_blocks = (blkcnt_t)(n->attr.blocks ?: (n->attr.size + 511) / 512),
-		.st_blksize = 128 * 1024,
+		.st_blksize = 512 * 1024, /* what cp(1) writes at a time */
 		.st_mtim = n->attr.mtime,
 		.st_atim = n->attr.mtime,
 		.st_ctim = n->attr.ctime.tv_sec ? n->attr.ctime : n->attr.mtime,
