@@ -107,12 +107,20 @@ static void void_below(struct node *n)
 	}
 }
 
+/* We are changing the directory ourselves; its times are asked for when we have done. */
+static bool is_guessed(const struct spot *p)
+{
+	return p->dir && p->dir->guess_ms > clock_ms();
+}
+
 /* Names came to a directory or went from it: its own attributes. */
 static void void_dir(const struct spot *p)
 {
 	journal_note(p->thread->journal, p->above, NOTE_ATTR);
 	shelf_doubt(p->thread, p->above, NOTE_ATTR);
-	if (p->dir)
+	if (is_guessed(p))
+		notify_inode(p->dir->fs, p->dir->ino, true);
+	else if (p->dir)
 		void_node(p->dir);
 }
 
@@ -145,6 +153,20 @@ static bool is_known_absent(const struct spot *p)
 	       listing_left_ms(p->listing, p->thread) > 0 && !listing_find(p->listing, p->name);
 }
 
+static bool is_doubted(const struct spot *p)
+{
+	const struct item *i = p->listing ? listing_find(p->listing, p->name) : NULL;
+
+	return i && i->state == ITEM_UNSURE;
+}
+
+static bool is_listed(const struct spot *p)
+{
+	const struct item *i = p->listing ? listing_find(p->listing, p->name) : NULL;
+
+	return i && i->state != ITEM_UNSURE;
+}
+
 /*
  * Most of these are echoes of our own changes: what they say is known already, and of the
  * directory nothing has to be asked again because of them.
@@ -162,12 +184,16 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 	journal_note(p->thread->journal, p->path, what);
 	if (names && !comes && is_known_absent(p))
 		return;
-	/* The server may call a file that was replaced written, but it is there. */
+	/* One that came and went before anybody looked: a temporary name. */
+	if (names && !comes && !n && is_doubted(p)) {
+		listing_remove(p->listing, p->name);
+		void_dir(p);
+		return;
+	}
+	/* It may be another file, but the name is there, as it was. */
 	shelf_doubt(p->thread, p->path,
-		    what == NOTE_NAME && !names && p->listing && listing_find(p->listing, p->name)
-			    ? NOTE_ATTR
-			    : what);
-	if (names && what != NOTE_ATTR)
+		    what == NOTE_NAME && comes && is_listed(p) ? NOTE_ATTR : what);
+	if (names && what != NOTE_ATTR && !(comes && is_listed(p) && is_guessed(p)))
 		void_dir(p);
 	if (p->dir && what != NOTE_ATTR)
 		notify_entry(p->dir->fs, p->dir->ino, p->name);
