@@ -287,13 +287,14 @@ static void run_close(struct job *job)
 	struct op *op;
 
 	sb->closing = true;
+	sb->farewells_running++; /* none of them is the last one before all have begun */
 	/* Their owners cannot start others: the sandbox is closed already. */
 	while ((op = next_to_interrupt(sb)))
 		op_interrupt(op, -ENOTCONN);
 	run_channel_close(sb);
 	while (sb->farewells)
 		sandbox_say_farewell(sb, sb->farewells);
-	if (!sb->farewells_running)
+	if (--sb->farewells_running == 0)
 		tear_down(sb);
 	sandbox_put(sb);
 }

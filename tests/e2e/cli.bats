@@ -130,7 +130,7 @@ fails() {
 	cd "$DIR"
 	for lazy in "" -l; do
 		# shellcheck disable=SC2016
-		run unshare -rm bash -c 'mount -t tmpfs none m && touch m/x || exit 99
+		run unshare -rm --propagation slave bash -c 'mount -t tmpfs none m && touch m/x || exit 99
 			"$THREADFS" unmount $1 m/; status=$?; [ -e m/x ] || exit 98; exit $status' _ "$lazy"
 		echo "$output"
 		[ "$status" -eq 1 ]

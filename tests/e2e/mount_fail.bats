@@ -111,7 +111,7 @@ moved() {
 }
 
 @test "killed during a download: all of it, or an error" {
-	local rc=0 size=209715200 want
+	local rc=0 size=67108864 want
 
 	[ -z "${SANITIZED:-}" ] || size=20971520
 	mount_start -o memory=1M

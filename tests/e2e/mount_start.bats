@@ -124,9 +124,10 @@ opts() {
 	refused 1 "*$T/no/log*" mount -o "$(opts),log=$T/no/log" "$M"
 }
 
-# In a mount namespace of its own, with a /dev of its own.
+# In a mount namespace of its own, with a /dev of its own. Not one that keeps the mounts
+# of other tests: their daemons would not end.
 no_fuse() {
-	unshare -m sh -euc '
+	unshare -m --propagation slave sh -euc '
 		mount -t tmpfs threadfs-test "$0"
 		for d in null zero full random urandom tty; do
 			: >"$0/$d"
