@@ -502,6 +502,13 @@ static void on_over(CURL *easy, CURLcode code)
 
 /* ---- without libcurl ---- */
 
+static void wire_moved(void *ctx)
+{
+	struct exchange *x = ctx;
+
+	op_progress(x->op);
+}
+
 static int wire_data(void *ctx, const char *bytes, size_t len)
 {
 	return take(ctx, bytes, len);
@@ -542,7 +549,7 @@ static void wire_over(void *ctx, int err, const char *why)
 /* False: libcurl has to do it. */
 static bool ask_directly(struct exchange *x)
 {
-	static const struct wire_user user = { wire_data, wire_space, wire_over };
+	static const struct wire_user user = { wire_moved, wire_data, wire_space, wire_over };
 	struct sandbox *sb = x->op->sb;
 	struct buf b CLEANUP_BUF = BUF_INIT(0);
 	const struct curl_slist *h;

@@ -388,6 +388,7 @@ static ssize_t receive(struct wire *w)
 	while (n < 0 && errno == EINTR);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
+	w->user->moved(w->ctx);
 	if (w->has_head) {
 		w->held = to;
 		w->held_len = (size_t)n;

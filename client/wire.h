@@ -15,6 +15,8 @@ struct wires; /* connections to one socket, and those of them that are idle */
 enum { WIRE_UNFIT = 1 };
 
 struct wire_user {
+	/* Something has come, if only of the head. */
+	void (*moved)(void *ctx);
 	/*
 	 * The next bytes of the body: 0, -EAGAIN to pause (they come again), or an
 	 * errno that ends it. The head is known by then.
