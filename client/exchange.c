@@ -534,6 +534,7 @@ static void wire_over(void *ctx, int err, const char *why)
 	if (err == WIRE_UNFIT) {
 		drop_transfer(x);
 		x->unfit = true;
+		x->op->sb->unfit = x->op->sb->unfit || why; /* it will not do otherwise next time */
 		x->tries--;
 		begin_try(x);
 		return;
@@ -554,7 +555,7 @@ static bool ask_directly(struct exchange *x)
 	struct buf b CLEANUP_BUF = BUF_INIT(0);
 	const struct curl_slist *h;
 
-	if (!x->direct || x->unfit || !sb->socket || !is_plain_get(x))
+	if (!x->direct || x->unfit || sb->unfit || !sb->socket || !is_plain_get(x))
 		return false;
 	if (!sb->wires && wires_new(sb->loop, sb->socket, &sb->wires) < 0)
 		return false;

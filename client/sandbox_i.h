@@ -57,6 +57,7 @@ struct sandbox {
 	struct op *ops;
 	struct farewell *farewells; /* to be sent at the end */
 	unsigned farewells_running;
+	bool unfit; /* the server's answers are, for wires */
 	struct features features;
 	char modified_said[40]; /* the last Last-Modified of a download, and what it means */
 	time_t modified;

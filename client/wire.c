@@ -437,7 +437,7 @@ static void on_ready(struct ev_loop *ev, ev_io *io, int revents UNUSED)
 		if (r == -EAGAIN)
 			continue;
 		if (r == WIRE_UNFIT) {
-			end(w, r, NULL);
+			end(w, r, "it answers in another way");
 			return;
 		}
 		if (hand_out(w) != 0)

@@ -28,8 +28,9 @@ struct wire_user {
 	 */
 	char *(*space)(void *ctx, size_t *ret_len);
 	/*
-	 * Once: 0: all has come; WIRE_UNFIT: nothing was given to data(); or an errno. The
-	 * wire is still there: give it back with wire_drop().
+	 * Once: 0: all has come; WIRE_UNFIT: nothing was given to data(), because the server
+	 * answers in another way (then why is not NULL) or not at all; or an errno. The wire is
+	 * still there: give it back with wire_drop().
 	 */
 	void (*over)(void *ctx, int err, const char *why);
 };

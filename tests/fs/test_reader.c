@@ -623,7 +623,6 @@ static void test_lies_about_sizes(void **state)
 		struct rogue_rule rule = {
 			.path = "/v1/file/download",
 			.action = ROGUE_ANSWER,
-			.times = 1,
 			.reply = { .headers = "Content-Type: application/octet-stream\r\n",
 				   .unit = "x",
 				   .units = i == 0   ? 10
