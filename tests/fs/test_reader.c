@@ -135,9 +135,20 @@ static ssize_t read_through(struct file *f, uint64_t from, unsigned seed, bool *
 	return n < 0 ? n : (ssize_t)(at - from);
 }
 
+/* Of content: where a watch is live the version is asked for once more at the end, by one byte. */
 static size_t downloads(struct fsrig *r)
 {
-	return rogue_count(r->f->rogue, "GET", "/v1/file/download");
+	struct rogue_request q;
+	size_t count = 0;
+
+	for (size_t i = 0; rogue_request(r->f->rogue, i, &q); i++) {
+		if (strcmp(q.method, "GET") == 0 &&
+		    strncmp(q.target, "/v1/file/download?", strlen("/v1/file/download?")) == 0 &&
+		    !strstr(q.headers, "Range: bytes=0-0\r\n"))
+			count++;
+		rogue_request_release(&q);
+	}
+	return count;
 }
 
 static bool has_ranges(struct fsrig *r)
