@@ -22,7 +22,7 @@ enum {
 	STOP_MS = 5000,  /* a request that holds a thread may still have to be answered */
 	THREADS_MAX = 8, /* more than one only if some are held */
 	TURN = 64,       /* notices of a lane before the next one has its turn */
-	STACK = 1 << 17, /* they only write */
+	STACK = 1 << 20,
 };
 
 /* What a notice is about: the inode itself if the name is empty. */
@@ -65,6 +65,8 @@ struct notifier {
 	struct notice *by_what; /* all but jobs */
 	pthread_t threads[THREADS_MAX];
 	unsigned count, idle; /* of them */
+	unsigned running;     /* those that have not ended: their end is told by ended */
+	pthread_cond_t ended;
 	bool stopping;
 	bool no_expiry; /* the kernel cannot expire names, only drop them */
 	uint64_t sent;
@@ -226,6 +228,8 @@ static void *notifier_main(void *arg)
 		}
 		drop_lane_if_empty(s, l);
 	}
+	s->running--;
+	pthread_cond_signal(&s->ended);
 	unlock(&s->lock);
 	return NULL;
 }
@@ -243,8 +247,10 @@ static int add_thread(struct notifier *s) NEEDS(&s->lock)
 	r = -pthread_create(&s->threads[s->count], &attr, notifier_main, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
-	if (r == 0)
+	if (r == 0) {
 		s->count++;
+		s->running++;
+	}
 	return r;
 }
 
@@ -415,6 +421,7 @@ static void notifier_free(struct notifier *s)
 		drop_lane_if_empty(s, l);
 	}
 	unlock(&s->lock);
+	pthread_cond_destroy(&s->ended);
 	pthread_cond_destroy(&s->more);
 	lock_destroy(&s->lock);
 	free(s);
@@ -434,6 +441,7 @@ int notifier_start(struct fs *fs)
 	pthread_condattr_init(&cond);
 	pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
 	pthread_cond_init(&s->more, &cond);
+	pthread_cond_init(&s->ended, &cond);
 	pthread_condattr_destroy(&cond);
 	lock(&s->lock);
 	r = add_thread(s);
@@ -458,27 +466,23 @@ int notifier_stop(struct fs *fs)
 {
 	struct notifier *s = fs->notifier;
 	struct timespec until;
-	unsigned count;
 	int r = 0;
 
 	if (!s)
 		return 0;
-	lock(&s->lock);
-	s->stopping = true; /* so no thread is added */
-	count = s->count;
-	pthread_cond_broadcast(&s->more);
-	unlock(&s->lock);
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += STOP_MS / 1000;
-	while (count > 0 && r == 0) {
-		r = -pthread_clockjoin_np(s->threads[count - 1], NULL, CLOCK_MONOTONIC, &until);
-		if (r == 0) {
-			lock(&s->lock);
-			s->count = --count; /* for another try */
-			unlock(&s->lock);
-		}
-	}
-	if (r == 0)
-		loop_run(fs->loop, detach, fs);
-	return r;
+	lock(&s->lock);
+	s->stopping = true; /* so no thread is added */
+	pthread_cond_broadcast(&s->more);
+	while (s->running > 0 && r == 0)
+		r = -pthread_cond_timedwait(&s->ended, &s->lock.mutex, &until);
+	r = s->running > 0 ? r : 0;
+	unlock(&s->lock);
+	if (r < 0)
+		return r;
+	for (unsigned i = 0; i < s->count; i++)
+		pthread_join(s->threads[i], NULL);
+	loop_run(fs->loop, detach, fs);
+	return 0;
 }
