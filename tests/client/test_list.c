@@ -148,6 +148,43 @@ static void test_list_depths(void **state)
 	}
 }
 
+static void test_trees_come_in_order_and_are_cut(void **state)
+{
+	static const char *const names[] = { "b", "x y'\n" };
+	struct fixture *f = *state;
+	struct entries e = { 0 };
+	char path[64];
+
+	populate(f);
+	assert_int_equal(mkdir(HOST(names[1]), 0755), 0);
+	for (int i = 0; i < 50; i++) {
+		snprintf(path, sizeof(path), "%s/%d", names[1], i);
+		make_file(HOST(path), "");
+	}
+	OK(sandbox_list_trees, f->dir, names, 2, 1000, &e);
+	assert_whole(&e);
+	assert_int_equal(e.n, 4 + 51);
+	assert_string_equal(e.v[0].name, "b"); /* before what it holds */
+	assert_string_equal(e.v[4].name, names[1]);
+	for (size_t i = 5; i < e.n; i++)
+		assert_int_equal(strncmp(e.v[i].name, names[1], strlen(names[1])), 0);
+	entries_release(&e);
+
+	OK(sandbox_list_trees, f->dir, names, 2, 10, &e);
+	assert_true(e.truncated);
+	assert_int_equal(e.n, 10);
+	assert_string_equal(e.v[0].name, "b");
+	entries_release(&e);
+
+	FAILS(EINVAL, sandbox_list_trees, f->dir, (const char *const[]){ "b/d" }, 1, 10, &e);
+	FAILS(EINVAL, sandbox_list_trees, f->dir, (const char *const[]){ ".." }, 1, 10, &e);
+	FAILS(ENOENT, sandbox_list_trees, PATH("none"), names, 2, 10, &e);
+	/* one that is gone by now takes nothing from the others */
+	OK(sandbox_list_trees, f->dir, ((const char *const[]){ "gone", "b" }), 2, 100, &e);
+	assert_int_equal(e.n, 4);
+	entries_release(&e);
+}
+
 static void test_list_of_an_empty_directory(void **state)
 {
 	struct fixture *f = *state;
@@ -740,6 +777,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		FIXTURE_TEST(test_list_gives_all_attributes),
 		FIXTURE_TEST(test_list_depths),
+		FIXTURE_TEST(test_trees_come_in_order_and_are_cut),
 		FIXTURE_TEST(test_list_of_an_empty_directory),
 		FIXTURE_TEST(test_list_follows_a_link_but_not_those_inside),
 		FIXTURE_TEST(test_list_errnos),
