@@ -128,7 +128,9 @@ static void link_looked(struct trip *t, int err)
 {
 	struct node *n;
 
-	if (err == 0 && t->attr.ino && t->other->attr.ino == t->attr.ino) {
+	/* Of what was written here last the number is not known. */
+	if (err == 0 && t->attr.ino &&
+	    (t->other->attr.ino == t->attr.ino || t->other->attr.ino == 0)) {
 		/* Both names show one number, also if the first had it from before. */
 		node_learn(t->other, &t->attr, &t->asked);
 		err = entry_adopt(t->node, t->name, &t->attr, t->asked.ms, trip_is_current(t), &n);
