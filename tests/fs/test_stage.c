@@ -1,6 +1,10 @@
 /* fs/stage*.c: what is written here, on its way to a real sandbox: all goes well. */
 #include "staged.h"
 
+#include "clock.h"
+#include "entry.h"
+#include "shelf.h"
+
 /* ---- new files ---- */
 
 static void test_new_files(void **state)
@@ -596,6 +600,66 @@ static void test_truncate_during_a_flush(void **state)
 	expect_names(r, 1);
 }
 
+/* ---- what is known of the directory ---- */
+
+/* The watch is live, and the thread's root is known to be empty. */
+static void know_root(void *ctx)
+{
+	struct fsrig *r = ctx;
+	struct moment asked;
+
+	r->thread->watched = true;
+	r->thread->live_ms = clock_ms() - 10;
+	asked = node_moment(r->thread);
+	entry_is_empty_dir(r->root, &asked);
+}
+
+static void forget_root(void *ctx)
+{
+	struct fsrig *r = ctx;
+
+	r->thread->watched = false;
+	shelf_clear(r->thread);
+}
+
+static size_t to_temporary(struct fsrig *r)
+{
+	return rogue_count_body(r->f->rogue, "POST", UP_ROUTE, ".threadfs-upload-");
+}
+
+static void test_known_directory_is_not_asked(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	fsrig_run(r, know_root, r);
+	/* The first one tells the mode that uploads give. */
+	f = open_staged(r, "a", STAGE_EMPTY | STAGE_EXCL, 0644);
+	assert_int_equal(flush(&f), 0);
+	close_staged(&f);
+	rogue_forget(r->f->rogue);
+	f = open_staged(r, "b", STAGE_EMPTY | STAGE_EXCL, 0644);
+	write_all_at(&f, 0, "new", 3);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "b", "new", 3));
+	assert_int_equal(rogue_count(r->f->rogue, NULL, "/v1/file/find"), 0);
+	assert_int_equal(to_temporary(r), 0);
+	assert_int_equal(rogue_count(r->f->rogue, NULL, UP_ROUTE), 1);
+	assert_int_equal(rogue_count_body(r->f->rogue, NULL, NULL, "command mv"), 0);
+	/* It is there now: the next ones go over it as ever. */
+	write_all_at(&f, 0, "more", 4);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "b", "more", 4));
+	close_staged(&f);
+	fsrig_run(r, forget_root, r);
+	rogue_forget(r->f->rogue);
+	f = open_staged(r, "c", STAGE_EMPTY | STAGE_EXCL, 0644);
+	assert_int_equal(flush(&f), 0);
+	assert_int_equal(to_temporary(r), 1);
+	close_staged(&f);
+	expect_names(r, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -625,6 +689,7 @@ int main(void)
 		FSRIG_TEST(test_name_that_is_taken_meanwhile),
 		FSRIG_TEST(test_write_during_a_flush),
 		FSRIG_TEST(test_truncate_during_a_flush),
+		FSRIG_TEST(test_known_directory_is_not_asked),
 	};
 
 	return FSRIG_RUN(tests);
