@@ -558,6 +558,7 @@ static void test_a_lost_supervisor(void **state)
 		assert_int_equal(s.code, -1);
 		assert_run(f, shells[i], "pwd", 0, "/mnt/user-data\n", "");
 	}
+	assert_leaves_nothing(f);
 }
 
 /* ---- feeding ---- */
