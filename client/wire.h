@@ -15,7 +15,7 @@ struct wires; /* connections to one socket, and those of them that are idle */
 enum { WIRE_UNFIT = 1 };
 
 struct wire_user {
-	/* Something has come, if only of the head. */
+	/* Something has come: of the head a line, or bytes of the body. */
 	void (*moved)(void *ctx);
 	/*
 	 * The next bytes of the body: 0, -EAGAIN to pause (they come again), or an
