@@ -255,7 +255,10 @@ static void on_streamed(struct exchange *x, int err)
 		if (err)
 			a.message = strdup("the server sent less than it was asked for");
 	}
-	if (!err && is_proven(o))
+	/* It was to be cut if the file changes; who hears of changes finds out if that is why. */
+	if (err && o->guarded && o->how.expect && o->how.watched)
+		end_stale(o);
+	else if (!err && is_proven(o))
 		end(o, 0, NULL);
 	else if (!err && o->etag)
 		confirm(o);

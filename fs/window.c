@@ -184,7 +184,9 @@ void window_pass(struct window *w, uint64_t to, int64_t spare)
 
 bool window_hungry(struct window *w, uint64_t low, uint64_t wanted, int64_t spare)
 {
-	size_t ahead = ahead_now(w, spare), behind = MIN(ahead / 2, WINDOW_BEHIND);
+	size_t ahead = ahead_now(w, spare);
+	size_t behind =
+		MIN(spare > 0 ? MAX(ahead / 2, WINDOW_BEHIND_LEAST) : ahead / 2, WINDOW_BEHIND);
 	uint64_t keep = w->passed > behind ? w->passed - behind : 0;
 
 	drop_below(w, MIN(keep, low));

@@ -15,8 +15,9 @@ enum {
 	WINDOW_FIRST = 256 * 1024,    /* ahead of a reader who has just begun */
 	WINDOW_MAX = 8 * 1024 * 1024, /* ahead of one who goes on and on */
 	WINDOW_LEAST = 64 * 1024,     /* when memory is short */
-	WINDOW_BEHIND = 1024 * 1024,  /* kept behind him, at most */
-	WINDOW_IOV = 64,              /* pieces of one read, at most */
+	WINDOW_BEHIND = 1024 * 1024,  /* kept behind him, at most: requests overtake each other */
+	WINDOW_BEHIND_LEAST = 512 * 1024, /* unless memory is short */
+	WINDOW_IOV = 64,                  /* pieces of one read, at most */
 };
 
 struct window {

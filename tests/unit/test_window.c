@@ -183,7 +183,7 @@ static void test_what_is_waited_for_is_kept(void **state)
 	check(&w, 1000, 5000);
 	/* nobody waits there any more: what is left is as much as is kept behind */
 	assert_true(window_hungry(&w, UINT64_MAX, 0, PLENTY));
-	assert_int_equal(w.start, MIB - w.ahead / 2);
+	assert_int_equal(w.start, MIB - WINDOW_BEHIND_LEAST);
 	check(&w, w.start, MIB - w.start);
 	window_release(&w);
 }
