@@ -18,6 +18,7 @@
 #pragma once
 
 #include "buf.h"
+#include "bundle.h"
 #include "call.h"
 #include "entries.h"
 #include "watch_event.h"
@@ -161,6 +162,17 @@ void sandbox_append(struct sandbox *sb, struct call *call, const char *path, con
 /* Bytes, whole or not at all: through a temporary name. No parents are made. */
 void sandbox_update_file(struct sandbox *sb, struct call *call, const char *path, const void *bytes,
 			 size_t len);
+
+/*
+ * Several small files below dir in one go: as bytes and attributes, of each the first each_max
+ * bytes at most. names: paths below dir that do not begin with '-'; copied. about: how many bytes
+ * that will be. What could not be read says so in ret (bundle.h), for the caller to release;
+ * whether attributes are those that the caller knew from before, and so the bytes of that version,
+ * is for him to see. If a name is gone it fails as a whole.
+ */
+void sandbox_gather(struct sandbox *sb, struct call *call, const char *dir,
+		    const char *const *names, size_t n, size_t each_max, uint64_t about,
+		    struct bundle *ret);
 
 /* ---- transfers: the call's timeout_ms counts silence, not the whole ---- */
 

@@ -36,24 +36,6 @@ struct spot {
 	struct node *dir, *node; /* of above, of path; or NULL */
 };
 
-static struct node *find_node(struct thread *t, const char *path)
-{
-	struct node *n = t->root;
-	char name[NAME_BYTES_MAX + 1];
-
-	while (n && *path) {
-		size_t len = strcspn(path, "/");
-
-		if (len >= sizeof(name))
-			return NULL;
-		memcpy(name, path, len);
-		name[len] = '\0';
-		n = node_child(n, name);
-		path += len + (path[len] == '/');
-	}
-	return n;
-}
-
 static bool find_spot(struct thread *t, const char *path, struct spot *p)
 {
 	const char *slash = strrchr(path, '/');
@@ -63,7 +45,7 @@ static bool find_spot(struct thread *t, const char *path, struct spot *p)
 	if (!p->above)
 		return false;
 	p->listing = shelf_find(t, p->above);
-	p->dir = find_node(t, p->above);
+	p->dir = node_find(t, p->above);
 	p->node = p->dir ? node_child(p->dir, p->name) : NULL;
 	return true;
 }

@@ -9,7 +9,9 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "ahead.h"
 #include "clock.h"
+#include "contents.h"
 #include "entry.h"
 #include "log.h"
 #include "ops.h"
@@ -68,6 +70,7 @@ static void handle_free(struct handle *h)
 	struct thread *t = n->thread;
 
 	reader_free(h->reader);
+	content_unref(h->content);
 	DL_DELETE(n->handles, h);
 	if (h->writes)
 		n->writers--;
@@ -93,6 +96,55 @@ int file_stage(struct node *n, bool appends)
 	DL_FOREACH (n->handles, h)
 		h->reader_old = true;
 	return 0;
+}
+
+/* ---- what serves a handle ---- */
+
+/* The node's content, if it is here or coming, else a reader; who may have pages needs none yet. */
+static int begin_reading(struct handle *h, bool has_pages)
+{
+	struct node *n = h->node;
+	struct content *c = contents_of(n);
+
+	ahead_opened(n, c, has_pages);
+	if (c) {
+		content_use(c);
+		h->content = content_ref(c);
+		h->content_end = 0;
+		return 0;
+	}
+	return has_pages ? 0 : reader_new(n, &n->attr, &h->reader);
+}
+
+/* Has a reader afterwards, which knows what the content has served so far. */
+static int turn_to_reader(struct handle *h)
+{
+	struct content *c = STEAL(h->content);
+	struct node *n = h->node;
+	int r = 0;
+
+	if (h->reader)
+		;
+	else if (c && c->state == CONTENT_HERE)
+		r = reader_new_with(n, &c->version, c->bytes, h->content_end, &h->reader);
+	else
+		r = reader_new(n, &n->attr, &h->reader);
+	content_unref(c);
+	return r;
+}
+
+/* Whether the content may still answer: the file is that version, as far as anybody knows. */
+static bool content_serves(const struct handle *h, uint64_t offset)
+{
+	const struct node *n = h->node;
+	const struct content *c = h->content;
+
+	if (!c || c->state == CONTENT_FAILED)
+		return false;
+	if (!n->parent)
+		return true; /* it does not change any more, for whoever has it */
+	return attr_same_version(&n->attr, &c->version) &&
+	       (offset < c->version.size || node_is_fresh(n));
 }
 
 /* ---- open ---- */
@@ -149,12 +201,12 @@ static int finish_open(struct parked *p, struct node *n, int flags)
 		thread_unlease(n->thread);
 		return -ENOMEM;
 	}
-	if (!n->stage && !h->writes && n->attr.size > 0)
-		r = reader_new(n, &n->attr, &h->reader);
 	fi.fh = (uint64_t)(uintptr_t)h;
 	fi.noflush = !h->writes;
 	fi.direct_io = has_direct_writer(n);
 	fi.keep_cache = !n->stage && n->kept.mode && attr_same_version(&n->kept, &n->attr);
+	if (!n->stage && !h->writes && n->attr.size > 0)
+		r = begin_reading(h, fi.keep_cache);
 	if (n->stage)
 		n->kept.mode = 0;
 	else
@@ -357,14 +409,38 @@ struct reading {
 	struct parked parked;
 	struct read_op op;
 	struct handle *handle;
-	bool staged; /* asked of the stage, not of the reader */
+	enum { OF_STAGE, OF_CONTENT, OF_READER } asked;
+	struct content *content; /* counted, if asked */
 };
+
+static void ask_reader(struct reading *rd)
+{
+	struct handle *h = rd->handle;
+	int r = turn_to_reader(h);
+
+	rd->asked = OF_READER;
+	if (r == 0) {
+		reader_read(h->reader, &rd->op);
+		return;
+	}
+	h->reading--;
+	parked_err(&rd->parked, r);
+	free(rd);
+}
 
 static void read_done(struct read_op *op, int err, const struct iovec *iov, int count)
 {
 	struct reading *rd = CONTAINER_OF(op, struct reading, op);
 	struct fs *fs = rd->parked.fs;
 
+	content_unref(STEAL(rd->content));
+	if (rd->asked == OF_CONTENT && err == -EAGAIN) {
+		ask_reader(rd);
+		return;
+	}
+	if (rd->asked == OF_CONTENT && count > 0)
+		rd->handle->content_end =
+			MAX(rd->handle->content_end, rd->op.offset + iov->iov_len);
 	rd->handle->reading--;
 	if (err == -ESTALE) {
 		/* Pages of the old version are not for the next one who opens it. */
@@ -386,10 +462,13 @@ static void read_interrupted(struct parked *p)
 	struct reading *rd = CONTAINER_OF(p, struct reading, parked);
 	struct handle *h = rd->handle;
 
-	if (rd->staged)
+	if (rd->asked == OF_STAGE)
 		stage_cancel(h->node->stage, &rd->op);
+	else if (rd->asked == OF_CONTENT)
+		content_cancel(rd->content, &rd->op);
 	else
 		reader_cancel(h->reader, &rd->op);
+	content_unref(rd->content);
 	h->reading--;
 	parked_err(p, -EINTR);
 	free(rd);
@@ -399,7 +478,6 @@ void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t off
 {
 	struct node *n = h->node;
 	struct reading *rd = calloc(1, sizeof(*rd));
-	int r = 0;
 
 	if (!rd) {
 		fuse_reply_err(req, ENOMEM);
@@ -407,26 +485,23 @@ void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t off
 	}
 	rd->handle = h;
 	rd->op = (struct read_op){ .offset = offset, .size = size, .done = read_done };
-	rd->staged = n->stage != NULL;
 	parked_init(&rd->parked, n->fs, req, read_interrupted);
-	if (!rd->staged) {
-		if (h->reader && h->reader_old && h->reading == 0)
-			reader_free(STEAL(h->reader));
-		if (!h->reader) {
-			h->reader_old = false;
-			r = reader_new(n, &n->attr, &h->reader);
-		}
-	}
-	if (r < 0) {
-		parked_err(&rd->parked, r);
-		free(rd);
-		return;
+	if (!n->stage && h->reader_old && h->reading == 0) {
+		reader_free(STEAL(h->reader));
+		content_unref(STEAL(h->content));
+		h->reader_old = false;
 	}
 	h->reading++;
-	if (rd->staged)
+	if (n->stage) {
+		rd->asked = OF_STAGE;
 		stage_read(n->stage, &rd->op);
-	else
-		reader_read(h->reader, &rd->op);
+	} else if (content_serves(h, offset)) {
+		rd->asked = OF_CONTENT;
+		rd->content = content_ref(h->content);
+		content_read(rd->content, &rd->op);
+	} else {
+		ask_reader(rd);
+	}
 }
 
 /* ---- write ---- */
@@ -579,12 +654,13 @@ void file_keep(struct node *n, void (*done)(void *ctx), void *ctx)
 	DL_FOREACH (n->handles, h) {
 		if (staged || (n->stage && (!h->reader || h->reading == 0)))
 			continue;
-		if (!n->stage && (!h->reader || (h->reader_old && h->reading == 0))) {
+		if (!n->stage && h->reader_old && h->reading == 0) {
 			reader_free(STEAL(h->reader));
+			content_unref(STEAL(h->content));
 			h->reader_old = false;
-			if (reader_new(n, &n->attr, &h->reader) < 0)
-				continue;
 		}
+		if (!n->stage && turn_to_reader(h) < 0)
+			continue;
 		k->waits++;
 		reader_keep(h->reader, kept, k);
 	}
@@ -593,6 +669,11 @@ void file_keep(struct node *n, void (*done)(void *ctx), void *ctx)
 
 void file_suspect(struct handle *h)
 {
+	if (h->content && h->content->state == CONTENT_COMING)
+		content_unref(STEAL(h->content));
+	/* The reader knows what to do about it. */
+	if (h->content && turn_to_reader(h) < 0)
+		h->reader_old = true;
 	if (h->reader && !h->reader_old)
 		reader_suspect(h->reader);
 }

@@ -7,6 +7,7 @@
 
 #include "node.h"
 
+struct content;
 struct reader;
 struct trip;
 
@@ -15,8 +16,10 @@ struct handle {
 	int flags;         /* of open(2) */
 	bool writes;
 	bool direct; /* writes past the kernel's pages: see has_direct_writer() in file.c */
-	struct reader *reader; /* NULL: not needed yet */
-	unsigned reading;      /* reads that wait for it */
+	struct content *content; /* counted; serves it while the file is that version; or NULL */
+	uint64_t content_end;    /* so far that was handed out */
+	struct reader *reader;   /* NULL: not needed yet */
+	unsigned reading;        /* reads that wait for it */
 	bool reader_old; /* the file was written here since: to be replaced when nobody waits */
 	struct handle *prev, *next; /* node->handles */
 };

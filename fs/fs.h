@@ -13,6 +13,7 @@
 struct fuse_session;
 struct session;
 struct notifier;
+struct contents;
 struct node;
 struct thread;
 struct workers;
@@ -29,6 +30,7 @@ struct fs_totals {
 	uint64_t commands;
 	uint64_t listings, walks;      /* asked for: directories, and trees of them */
 	uint64_t events, watches_lost; /* coherence.h */
+	uint64_t ahead_fetched, ahead_used, ahead_wasted; /* small files: ahead.h */
 	unsigned open_files, parked;
 };
 
@@ -55,11 +57,12 @@ struct fs {
 	int cache_dir;         /* directory descriptor; staging and spool files go there */
 	uint64_t cache_used;   /* bytes in those files, and in memory before they need one */
 	uint64_t spool_memory; /* what is taken for the latter */
-	uint64_t memory_used;  /* bytes in read windows */
 	/* shelf.h: the listings of all threads, those that were used last at the end */
 	struct listing *shelf;
 	uint64_t shelf_used; /* bytes in them */
 	unsigned shelf_count;
+	uint64_t memory_used;      /* bytes in read windows, and of small files */
+	struct contents *contents; /* contents.h; NULL: none yet */
 
 	int64_t started_ms;
 	double started_wall;

@@ -55,6 +55,12 @@ static void print_totals(struct fs *fs, struct buf *to)
 		  t->walks },
 		{ "threadfs_links_refused_total", "Links that would lead out of their thread.",
 		  t->links_refused },
+		{ "threadfs_ahead_files_total", "Small files fetched ahead of their readers.",
+		  t->ahead_fetched },
+		{ "threadfs_ahead_files_used_total", "Of these, opened.", t->ahead_used },
+		{ "threadfs_ahead_files_wasted_total",
+		  "Of these, given up: changed, not to be had, or not opened in time.",
+		  t->ahead_wasted },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
@@ -73,8 +79,8 @@ static void print_room(const struct snapshot *s, struct buf *to)
 	       (double)fs->cache_used);
 	metric(to, "threadfs_cache_limit_bytes", METRIC_GAUGE, "What may be there.",
 	       (double)fs->opt->cache_size);
-	metric(to, "threadfs_memory_used_bytes", METRIC_GAUGE, "In read windows.",
-	       (double)fs->memory_used);
+	metric(to, "threadfs_memory_used_bytes", METRIC_GAUGE,
+	       "In read windows, and of small files.", (double)fs->memory_used);
 	metric(to, "threadfs_memory_limit_bytes", METRIC_GAUGE, "What may be there.",
 	       (double)fs->opt->memory);
 	metric(to, "threadfs_listed_directories", METRIC_GAUGE,

@@ -14,6 +14,7 @@
 #include "backend_embedded.h"
 #include "backend_url.h"
 #include "clock.h"
+#include "contents.h"
 #include "ctl.h"
 #include "file.h"
 #include "fs.h"
@@ -345,6 +346,7 @@ static void free_on_loop(void *ctx)
 		thread_unref(t);
 	}
 	nodes_release(fs);
+	contents_release(fs);
 	thread_unref(STEAL(c->m->given));
 }
 

@@ -246,6 +246,24 @@ int node_rel_path(const struct node *n, char **ret)
 	return 0;
 }
 
+struct node *node_find(const struct thread *t, const char *path)
+{
+	struct node *n = t->root;
+	char name[NAME_BYTES_MAX + 1];
+
+	while (n && *path) {
+		size_t len = strcspn(path, "/");
+
+		if (len >= sizeof(name))
+			return NULL;
+		memcpy(name, path, len);
+		name[len] = '\0';
+		n = node_child(n, name);
+		path += len + (path[len] == '/');
+	}
+	return n;
+}
+
 int node_path(const struct node *n, const char *name, struct sandbox *sb, char **ret)
 {
 	const char *root = sandbox_root(sb);

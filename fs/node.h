@@ -101,6 +101,9 @@ int node_move(struct node *n, struct node *dir, const char *name) MUST_CHECK;
  * name above is gone. For the caller to free.
  */
 int node_rel_path(const struct node *n, char **ret) MUST_CHECK;
+/* What has that path below the thread's root, as far as there are nodes; NULL: none. Not counted.
+ */
+struct node *node_find(const struct thread *t, const char *path);
 /* The absolute path in the sandbox; with name (may be NULL) behind it. */
 int node_path(const struct node *n, const char *name, struct sandbox *sb, char **ret) MUST_CHECK;
 /* Whether n lies below dir (or is it). */

@@ -396,13 +396,12 @@ void reader_pump(struct reader *r)
 
 /* ---- the public face ---- */
 
-int reader_new(struct node *n, const struct attr *version, struct reader **ret)
+static struct reader *make(struct node *n, const struct attr *version)
 {
 	struct reader *r = calloc(1, sizeof(*r));
-	int e = 0;
 
 	if (!r)
-		return -ENOMEM;
+		return NULL;
 	r->node = n;
 	r->fs = n->fs;
 	r->version = *version;
@@ -411,11 +410,46 @@ int reader_new(struct node *n, const struct attr *version, struct reader **ret)
 	window_reset(&r->win, 0);
 	ev_init(&r->idle, on_idle);
 	r->idle.data = r;
+	return r;
+}
+
+int reader_new(struct node *n, const struct attr *version, struct reader **ret)
+{
+	struct reader *r = make(n, version);
+	int e = 0;
+
+	if (!r)
+		return -ENOMEM;
 	if (version->size > 0 && version->size <= SMALL_FILE && spare(r) > SMALL_FILE)
 		e = reader_stream_from(r, 0);
 	if (e < 0) {
 		free(r);
 		return e;
+	}
+	*ret = r;
+	return 0;
+}
+
+int reader_new_with(struct node *n, const struct attr *version, const char *bytes,
+		    uint64_t handed_out, struct reader **ret)
+{
+	struct reader *r = make(n, version);
+	struct iovec iov = { (char *)(uintptr_t)bytes, handed_out };
+	int e;
+
+	if (!r)
+		return -ENOMEM;
+	e = window_add(&r->win, bytes, version->size);
+	reader_account(r);
+	if (e < 0) {
+		reader_free(r);
+		return e;
+	}
+	r->proven = true;
+	if (handed_out > 0) {
+		take_sample(&r->last, handed_out, &iov, 1);
+		r->first = r->last;
+		r->touched = true;
 	}
 	*ret = r;
 	return 0;

@@ -19,6 +19,12 @@ struct reader;
  * beginning as far as memory allows.
  */
 int reader_new(struct node *n, const struct attr *version, struct reader **ret) MUST_CHECK;
+/*
+ * The same with the bytes of the version, all of them, of which those up to handed_out were handed
+ * out: for one who was served otherwise so far.
+ */
+int reader_new_with(struct node *n, const struct attr *version, const char *bytes,
+		    uint64_t handed_out, struct reader **ret) MUST_CHECK;
 /* What waits must have been cancelled. NULL is fine. */
 void reader_free(struct reader *r);
 

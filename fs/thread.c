@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "absent.h"
+#include "ahead.h"
 #include "clock.h"
 #include "coherence.h"
 #include "ident.h"
@@ -81,6 +82,7 @@ void thread_unref(struct thread *t)
 	jobs_free(t->jobs);
 	shelf_clear(t);
 	journal_free(t->journal);
+	ahead_free(t->ahead);
 	thread_let_go(t);
 	coherence_free(t);
 	tenant_put(t->tenant);

@@ -16,6 +16,7 @@ struct coherence;
 struct journal;
 struct listing;
 struct lister;
+struct ahead;
 
 struct thread {
 	struct fs *fs;
@@ -63,6 +64,7 @@ struct thread {
 
 	struct coherence *coherence; /* coherence.h; NULL: it was never watched */
 
+	struct ahead *ahead;        /* ahead.h; NULL: nobody has opened a file */
 	struct transfer *transfers; /* transfer.h */
 	bool no_range;              /* its server sends whole files only: fetch.c found out */
 	struct jobs *jobs;          /* jobs.h; NULL: none yet */

@@ -162,6 +162,42 @@ static void start_copy_range(struct attempt *a, struct sandbox *sb)
 
 /* ---- whole files ---- */
 
+static void start_gather(struct attempt *a, struct sandbox *sb)
+{
+	static const char *const names[] = { "file", "other" };
+
+	sandbox_gather(sb, &a->call, a->dir, names, 2, EVERY_SIZE, 2 * EVERY_SIZE,
+		       &a->result.bundle);
+}
+
+/* By way of a file in the sandbox. */
+static void start_gather_file(struct attempt *a, struct sandbox *sb)
+{
+	static const char *const names[] = { "file", "other" };
+
+	sandbox_gather(sb, &a->call, a->dir, names, 2, EVERY_SIZE, MIB, &a->result.bundle);
+}
+
+static void release_bundle(struct attempt *a)
+{
+	bundle_release(&a->result.bundle);
+}
+
+static bool bundle_fits(const struct attempt *a)
+{
+	const struct bundle *b = &a->result.bundle;
+	char want[EVERY_SIZE];
+
+	content(want);
+	for (size_t i = 0; i < b->n; i++) {
+		/* What is not read is for the caller to see. */
+		if (b->v[i].was_read && (b->v[i].attr.size != EVERY_SIZE ||
+					 memcmp(b->v[i].bytes, want, EVERY_SIZE) != 0))
+			return false;
+	}
+	return b->n == 2;
+}
+
 static void start_read_file(struct attempt *a, struct sandbox *sb)
 {
 	sandbox_read_file(sb, &a->call, in(a, "file"), 0, 0, &a->result.buf);
@@ -547,6 +583,8 @@ const struct every_op every_op[] = {
 	{ "copy", EVERY_NO_RESULT, start_copy, NULL, copied },
 	{ "copy_range", 0, start_copy_range, NULL, copied_fits },
 	{ "read_file", 0, start_read_file, release_buf, text_fits },
+	{ "gather", 0, start_gather, release_bundle, bundle_fits },
+	{ "gather_file", 0, start_gather_file, release_bundle, bundle_fits },
 	{ "write_file", EVERY_NO_RESULT, start_write_file, NULL, written },
 	{ "append", EVERY_NO_RESULT, start_append, NULL, appended },
 	{ "update_file", EVERY_NO_RESULT, start_update_file, NULL, updated },

@@ -60,6 +60,7 @@ struct attempt {
 		struct attr attr;
 		struct fs_stat fs;
 		struct buf buf;
+		struct bundle bundle;
 		struct command_result command;
 		struct bash_result bash;
 		struct bash_output output;

@@ -8,6 +8,7 @@
 
 #include "backend_url.h"
 #include "clock.h"
+#include "contents.h"
 #include "ident.h"
 #include "remote.h"
 #include "workers.h"
@@ -162,6 +163,7 @@ static void end(void *ctx)
 	struct fsrig *r = ctx;
 
 	nodes_release(&r->fs);
+	contents_release(&r->fs);
 	workers_free(r->fs.workers);
 }
 
