@@ -190,7 +190,7 @@ serve_ssh() {
 	END
 	# As root it wants a directory that only the service's start would make.
 	if [ "$(id -u)" = 0 ] && [ ! -d /run/sshd ]; then
-		sshd=(unshare --mount sh -c
+		sshd=(unshare --mount --propagation slave sh -c
 			'mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && exec "$@"' sh "${sshd[@]}")
 	fi
 	start_server sshd "${sshd[@]}"
