@@ -184,7 +184,7 @@ void sandbox_gather(struct sandbox *sb, struct call *call, const char *dir,
 	if (!sandbox_allows(sb, call, dir))
 		return;
 	for (size_t i = 0; i < n; i++) {
-		/* head takes "-" for its input, and a link in the way may lead anywhere. */
+		/* head takes "-" for its input. */
 		if (!name_is_chain(names[i], strlen(names[i])) || names[i][0] == '-') {
 			op_reject(sb, call, -EINVAL, "not a name that can be gathered");
 			return;

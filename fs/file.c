@@ -106,10 +106,12 @@ static int begin_reading(struct handle *h, bool has_pages)
 	struct node *n = h->node;
 	struct content *c = contents_of(n);
 
+	/* Counted first: fetching others may make room at the cost of what nobody has. */
+	if (c)
+		h->content = content_ref(c);
 	ahead_opened(n, c, has_pages);
 	if (c) {
 		content_use(c);
-		h->content = content_ref(c);
 		h->content_end = 0;
 		return 0;
 	}
@@ -123,6 +125,8 @@ static int turn_to_reader(struct handle *h)
 	struct node *n = h->node;
 	int r = 0;
 
+	if (!h->reader)
+		h->reader_old = false;
 	if (h->reader)
 		;
 	else if (c && c->state == CONTENT_HERE)
