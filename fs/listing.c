@@ -312,6 +312,14 @@ void listing_void(struct listing *l, const char *name)
 		set_state(l, i, ITEM_STALE);
 }
 
+void listing_void_file(struct listing *l, uint64_t ino, uint64_t dev)
+{
+	for (struct item *i = l->v; i < l->v + l->n; i++) {
+		if (i->state == ITEM_KNOWN && i->ino == ino && i->dev == dev)
+			set_state(l, i, ITEM_STALE);
+	}
+}
+
 int listing_doubt(struct listing *l, const char *name)
 {
 	struct item *i;

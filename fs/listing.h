@@ -91,6 +91,8 @@ int listing_put(struct listing *l, const char *name, size_t len, const struct at
 void listing_update(struct listing *l, const char *name, const struct attr *attr);
 /* Its attributes are not known any more. */
 void listing_void(struct listing *l, const char *name);
+/* Nor those of any name of that file. */
+void listing_void_file(struct listing *l, uint64_t ino, uint64_t dev);
 /* Nor whether it is there. */
 int listing_doubt(struct listing *l, const char *name) MUST_CHECK;
 void listing_remove(struct listing *l, const char *name);

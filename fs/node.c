@@ -424,6 +424,7 @@ void node_void_peers(struct node *n)
 		node_void_attr(other);
 		notify_attr_now(n->fs, other->ino);
 	}
+	shelf_void_file(n->thread, n->attr.ino, n->attr.dev);
 }
 
 bool attr_same_version(const struct attr *a, const struct attr *b)

@@ -154,6 +154,14 @@ void shelf_doubt(struct thread *t, const char *path, enum note what)
 		shelf_drop(t, dir);
 }
 
+void shelf_void_file(struct thread *t, uint64_t ino, uint64_t dev)
+{
+	struct listing *l, *next;
+
+	HASH_ITER (hh, t->shelf, l, next)
+		listing_void_file(l, ino, dev);
+}
+
 void shelf_clear(struct thread *t)
 {
 	struct listing *l, *next;

@@ -50,6 +50,8 @@ void shelf_unbind(struct node *dir);
 
 /* Something happened to a path: that much is not known any more. */
 void shelf_doubt(struct thread *t, const char *path, enum note what);
+/* The attributes of every name of a file: it was changed under one of them. */
+void shelf_void_file(struct thread *t, uint64_t ino, uint64_t dev);
 /* No listing of that path or of one below. */
 void shelf_drop(struct thread *t, const char *path);
 /* Nothing of a thread. */
