@@ -43,11 +43,23 @@ bool absent_add(struct node *dir, const char *name)
 	return true;
 }
 
-bool absent_take(struct node *dir, const char *name)
+static struct absent *find(const struct node *dir, const char *name)
 {
 	struct absent *a = NULL;
 
 	HASH_FIND(hh, dir->absent, name, strlen(name), a);
+	return a;
+}
+
+bool absent_has(const struct node *dir, const char *name)
+{
+	return find(dir, name);
+}
+
+bool absent_take(struct node *dir, const char *name)
+{
+	struct absent *a = find(dir, name);
+
 	if (!a)
 		return false;
 	drop(dir, a);

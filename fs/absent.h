@@ -12,6 +12,8 @@
  * kept at all.
  */
 bool absent_add(struct node *dir, const char *name) MUST_CHECK;
+/* Whether the kernel was told so. */
+bool absent_has(const struct node *dir, const char *name);
 /* Whether it was there; it is not any more. */
 bool absent_take(struct node *dir, const char *name);
 /* None of that directory is to be believed: the kernel is told. */

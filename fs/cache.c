@@ -118,12 +118,14 @@ static bool is_known(const struct spot *p, const struct watch_event *ev)
 	const struct item *i = p->listing ? listing_find(p->listing, p->name) : NULL;
 	struct attr attr;
 
-	if (ev->ino == 0)
+	/* The kernel was told that there is none: whatever we remember is older than that. */
+	if (ev->ino == 0 || (p->dir && absent_has(p->dir, p->name)))
 		return false;
 	if (p->node && !is_same(&p->node->attr, p->node->has_attr, ev))
 		return false;
+	/* What is void may have gone meanwhile, and numbers are used again. */
 	if (!i || i->state == ITEM_UNSURE)
-		return p->node && !p->listing;
+		return p->node && !p->listing && node_is_fresh(p->node);
 	item_attr(i, &attr);
 	return is_same(&attr, true, ev);
 }
@@ -149,6 +151,15 @@ static bool is_listed(const struct spot *p)
 	return i && i->state != ITEM_UNSURE;
 }
 
+/* Not all servers know that of what is gone. */
+static bool was_dir(const struct spot *p)
+{
+	const struct item *i = p->listing ? listing_find(p->listing, p->name) : NULL;
+
+	return (p->node && S_ISDIR(p->node->attr.mode)) || (i && S_ISDIR(i->mode)) ||
+	       shelf_find(p->thread, p->path);
+}
+
 /*
  * Most of these are echoes of our own changes: what they say is known already, and of the
  * directory nothing has to be asked again because of them.
@@ -157,7 +168,8 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 {
 	struct node *n = p->node;
 	bool names = ev->type != WATCH_WRITE && ev->type != WATCH_CHMOD;
-	enum note what = ev->is_dir || (n && S_ISDIR(n->attr.mode)) ? NOTE_TREE : NOTE_NAME;
+	enum note what = ev->is_dir || was_dir(p) ? NOTE_TREE : NOTE_NAME;
+	bool stays;
 
 	if (n && n->kind != NODE_SANDBOX)
 		return; /* ours hides it */
@@ -173,9 +185,9 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 		return;
 	}
 	/* It may be another file, but the name is there, as it was. */
-	shelf_doubt(p->thread, p->path,
-		    what == NOTE_NAME && comes && is_listed(p) ? NOTE_ATTR : what);
-	if (names && what != NOTE_ATTR && !(comes && is_listed(p) && is_guessed(p)))
+	stays = what == NOTE_NAME && comes && is_listed(p);
+	shelf_doubt(p->thread, p->path, stays ? NOTE_ATTR : what); /* the listing may be gone */
+	if (names && what != NOTE_ATTR && !(stays && is_guessed(p)))
 		void_dir(p);
 	if (p->dir && what != NOTE_ATTR)
 		notify_entry(p->dir->fs, p->dir->ino, p->name);

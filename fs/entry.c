@@ -93,6 +93,8 @@ void entry_reply(struct parked *p, struct node *n)
 	node_looked_up(n);
 	if (!parked_entry(p, &e))
 		node_forget(n, 1);
+	else if (n->parent)
+		absent_take(n->parent, n->name); /* it knows better now */
 }
 
 void entry_reply_absent(struct parked *p, struct node *dir, const char *name,
@@ -171,7 +173,7 @@ void entry_removed(struct node *dir, const char *name)
 
 void entry_moved(struct node *dir, const char *name, struct node *to_dir, const char *to_name)
 {
-	struct listing *l = shelf_of(dir), *to = shelf_of(to_dir);
+	struct listing *l = shelf_of(dir), *to;
 	struct item *i = l ? listing_find(l, name) : NULL;
 	struct attr attr;
 
@@ -182,6 +184,7 @@ void entry_moved(struct node *dir, const char *name, struct node *to_dir, const 
 	else
 		entry_made(to_dir, to_name, NULL);
 	/* The same file, but rename(2) is a change of its status. */
+	to = shelf_of(to_dir);
 	if (to)
 		listing_void(to, to_name);
 	entry_removed(dir, name);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "absent.h"
 #include "ahead.h"
 #include "clock.h"
 #include "contents.h"
@@ -346,6 +347,8 @@ static int finish_create(struct parked *p, struct node *dir, const char *name, m
 	if (!parked_create(p, &e, &fi)) {
 		handle_free(h);
 		node_forget(n, 1);
+	} else {
+		absent_take(dir, name); /* it knows better now */
 	}
 	node_unref(n);
 	return 0;

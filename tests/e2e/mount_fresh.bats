@@ -53,6 +53,29 @@ has() {
 	fresh "$W/workspace/d" --host "$H/d"
 }
 
+lists() {
+	[ "$(ls "$1")" = "$2" ]
+}
+
+# Its node is remembered, as it is open, and what was listed is not: the number alone says nothing.
+@test "a file that went and comes back is there" {
+	start
+	mkdir "$H/d"
+	echo one >"$H/d/f"
+	wait_until lists workspace/d f
+	[ "$(stat -c %s workspace/d/f)" = 4 ]
+	exec 5<workspace/d/f
+	mv "$H/d/f" "$H/aside"
+	wait_until lists workspace/d ''
+	is ENOENT stat workspace/d/f
+	mv workspace/d workspace/e
+	is ENOENT stat workspace/e/f
+	ln "$H/aside" "$H/e/f"
+	wait_until test -e workspace/e/f
+	exec 5<&-
+	[ "$(cat workspace/e/f)" = one ]
+}
+
 @test "changes by a command that still runs" {
 	start
 	mkdir workspace/d
