@@ -9,6 +9,8 @@
 #include "journal.h"
 #include "thread.h"
 
+enum { WORN_MIN = 4096 }; /* names; less are not worth a thought */
+
 int64_t shelf_left_ms(const struct thread *t, int64_t asked_ms, uint64_t epoch)
 {
 	if (epoch != t->epoch)
@@ -65,12 +67,26 @@ static void make_room(struct fs *fs)
 		malloc_trim(0);
 }
 
+/*
+ * Names came and went, and nobody has looked: it has more of what is not known than of what is, or
+ * holes that cannot be closed while somebody reads it (listing.c). To list the directory again
+ * costs less than to remember that.
+ */
+static bool is_worn(const struct listing *l)
+{
+	return l->unsure > WORN_MIN + l->live / 2 || l->n - l->live > WORN_MIN + l->live;
+}
+
 void shelf_touch(struct listing *l)
 {
 	struct fs *fs;
 
 	if (!l->thread)
 		return;
+	if (is_worn(l)) {
+		take_off(l);
+		return;
+	}
 	fs = l->thread->fs;
 	count(fs, l);
 	DL_DELETE(fs->shelf, l);
@@ -150,8 +166,8 @@ void shelf_doubt(struct thread *t, const char *path, enum note what)
 		shelf_drop(t, path);
 	if (l && what == NOTE_ATTR)
 		listing_void(l, slash ? slash + 1 : path);
-	else if (l && listing_doubt(l, slash ? slash + 1 : path) < 0)
-		shelf_drop(t, dir);
+	else if (l && (listing_doubt(l, slash ? slash + 1 : path) < 0 || is_worn(l)))
+		take_off(l);
 }
 
 void shelf_void_file(struct thread *t, uint64_t ino, uint64_t dev)

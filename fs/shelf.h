@@ -43,12 +43,13 @@ struct listing *shelf_of(struct node *dir);
 struct listing *shelf_find(struct thread *t, const char *path);
 /* In the place of the one that was there. Takes the caller's count over. */
 void shelf_put(struct thread *t, struct listing *l);
-/* It was used, and may have grown. */
+/* It was used, and may have grown: if too much it goes. */
 void shelf_touch(struct listing *l);
 /* Without a listing of its own from now on; the shelf keeps it. */
 void shelf_unbind(struct node *dir);
 
-/* Something happened to a path: that much is not known any more. */
+/* Something happened to a path: that much is not known any more. The listing of the directory
+ * that it is in may go. */
 void shelf_doubt(struct thread *t, const char *path, enum note what);
 /* The attributes of every name of a file: it was changed under one of them. */
 void shelf_void_file(struct thread *t, uint64_t ino, uint64_t dev);
