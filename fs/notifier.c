@@ -178,6 +178,19 @@ static void send_one(struct notifier *s, struct lane *l) NEEDS(&s->lock)
 	s->no_expiry |= no_expiry;
 }
 
+static void call_somebody(struct notifier *s) NEEDS(&s->lock);
+
+/*
+ * The kernel may hold who takes a lane now: the others, and what is due later, must not wait for
+ * that, and whoever was called for them may be the same.
+ */
+static void pass_on(struct notifier *s) NEEDS(&s->lock)
+{
+	call_somebody(s);
+	if (!s->waiting && s->later && s->idle > 0)
+		pthread_cond_signal(&s->more); /* he may not know until when to sleep */
+}
+
 /* The next one with something to send; NULL: the end. */
 static struct lane *next_lane(struct notifier *s) NEEDS(&s->lock)
 {
@@ -196,6 +209,7 @@ static struct lane *next_lane(struct notifier *s) NEEDS(&s->lock)
 		if (l) {
 			DL_DELETE(s->waiting, l);
 			l->waits = false;
+			pass_on(s);
 			return l;
 		}
 		s->idle++;
