@@ -187,6 +187,18 @@ void reader_fail(struct reader *r, int err)
 
 /* ---- deciding ---- */
 
+/* But for those who jump: these have their own proof. */
+static bool somebody_waits(const struct reader *r)
+{
+	struct read_op *op;
+
+	DL_FOREACH (r->waiting, op) {
+		if (!reader_jump_of(r, op))
+			return true;
+	}
+	return false;
+}
+
 static bool somebody_is_near(const struct reader *r)
 {
 	struct read_op *op;
@@ -315,6 +327,8 @@ static void steer(struct reader *r)
 		return;
 	}
 	if (r->waiting && reader_is_outdated(r))
+		reader_check(r);
+	if (r->suspect && (r->keeps || somebody_waits(r)))
 		reader_check(r);
 	do {
 		whole = true;

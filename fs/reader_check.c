@@ -206,7 +206,9 @@ static void on_checked(struct remote *remote, int err)
 
 	if (r) {
 		r->check = NULL;
-		r->suspect = false;
+		/* If nobody knows it is as before: nothing is served. */
+		if (err == 0 || r->kept)
+			r->suspect = false;
 		if (err == 0 && c->writes == c->node->thread->writes)
 			node_learn(c->node, &c->now, &c->asked);
 		reader_enter(r);

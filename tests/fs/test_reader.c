@@ -963,6 +963,38 @@ static void test_watched_and_told(void **state)
 	close_file(&f);
 }
 
+static void do_suspect(void *ctx)
+{
+	reader_suspect(ctx);
+}
+
+/* It was changed, and nobody can be asked as what: what is held is not handed out meanwhile. */
+static void test_suspect_and_no_answer(void **state)
+{
+	static const char *const routes[] = { "/v1/bash/exec", "/v1/shell/exec" };
+	struct fsrig *r = *state;
+	struct file f;
+	char to[4096];
+	ssize_t n;
+	bool good;
+
+	make_file(r, "a", 50000, 1);
+	open_file(r, &f, "a");
+	assert_int_equal(read_through(&f, 0, 1, &good), 50000);
+	make_file(r, "a", 50000, 2);
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
+		rogue_answer(r->f->rogue, "POST", routes[i], 500, "broken");
+	fsrig_run(r, do_suspect, f.reader);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(read_at(&f, to, 4096, 4096 * i) < 0);
+	rogue_clear(r->f->rogue);
+	while ((n = read_at(&f, to, 4096, 0)) < 0)
+		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+	assert_int_equal(n, 4096);
+	assert_true(is_content(to, 4096, 0, 2));
+	close_file(&f);
+}
+
 /* The server calls it another version before anything is heard of that. */
 static void test_watched_and_replaced(void **state)
 {
@@ -1010,6 +1042,7 @@ int main(void)
 		FSRIG_TEST(test_watched),
 		FSRIG_TEST(test_watched_and_told),
 		FSRIG_TEST(test_watched_and_replaced),
+		FSRIG_TEST(test_suspect_and_no_answer),
 		FSRIG_EMBEDDED_TEST(test_killed_in_the_middle),
 	};
 
