@@ -421,7 +421,8 @@ static int attend(struct run *r, bool fed)
 	for (size_t i = 0; i < ARRAY_SIZE(streams); i++) {
 		int err = start_out(&streams[i]);
 
-		streams[i].error = -err;
+		if (err < 0) /* else there is a thread that says it */
+			streams[i].error = -err;
 		started += err == 0;
 	}
 	if (fed)
