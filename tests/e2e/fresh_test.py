@@ -174,6 +174,22 @@ class Test:
                   there, (0, 0))
         self.change("rmdir m")
 
+    def listed(self):
+        """A name that was missed, and is listed before the watch tells of it."""
+        self.change("mkdir l")
+        wait("(an empty directory)", lambda: look("l"), ("dir", []), time.monotonic())
+        for i in range(5):
+            # So many that came make who lists the directory ask for all of it.
+            self.case("a few files", f"cd l; for j in 0 1 2 3 4 5 6 7 8 9; do : >{i}$j; done; cd ..",
+                      lambda: os.path.exists(f"l/{i}9"), True)
+            if os.path.exists(f"l/x{i}"):
+                raise SystemExit("it is there before")
+            since = time.monotonic()
+            self.change(f": >l/x{i}")
+            os.listdir("l")
+            wait("missed, then listed", lambda: os.path.exists(f"l/x{i}"), True, since)
+        self.change("rm -r l")
+
     def held(self):
         """By those who have it open, or mapped, and have read it."""
         for size in 1000, 300000:
@@ -201,7 +217,7 @@ def main():
     os.chdir(sys.argv[1])
     change = Host(sys.argv[3]) if sys.argv[2] == "--host" else Shell(sys.argv[3:])
     test = Test(change)
-    for part in test.names, test.contents, test.links, test.trees, test.many, test.held:
+    for part in test.names, test.contents, test.links, test.trees, test.many, test.listed, test.held:
         part()
     change.end()
     wait("(the end)", lambda: os.listdir("."), [], time.monotonic())
