@@ -3,7 +3,7 @@
  * order. Must not know how bodies arrive. The sink runs on the loop and only
  * writes to the page cache; upload() runs on a worker once the body is there.
  *
- * 1.x writes straight onto the target, aiod stages, so the old file stays whole
+ * 1.x writes straight onto a target that exists, aiod stages, so the old file stays whole
  * until the new one is. As long as the path is not known (it may come last, or
  * not at all) the bytes go to a file without a name. Those of a small file wait in memory until
  * the body is whole, and are then written at once, on the loop: a connection that breaks leaves
@@ -77,8 +77,13 @@ static int open_target(struct upload *u)
 
 	if (r < 0)
 		return r;
-	return is_atomic(u) ? stage_open(&u->stage, "upload", target)
-			    : stage_open_in_place(&u->stage, target, O_TRUNC);
+	if (is_atomic(u))
+		return stage_open(&u->stage, "upload", target);
+	/* The real one has all of the body before it writes: no half of a new file is ever seen. */
+	if (access(target, F_OK) < 0 && errno == ENOENT &&
+	    stage_open(&u->stage, "upload", target) == 0)
+		return 0;
+	return stage_open_in_place(&u->stage, target, O_TRUNC);
 }
 
 /* A file without a name; where the data is, since /tmp is small. */
