@@ -162,7 +162,9 @@ static bool was_dir(const struct spot *p)
 
 /*
  * Most of these are echoes of our own changes: what they say is known already, and of the
- * directory nothing has to be asked again because of them.
+ * directory nothing has to be asked again because of them. But a name can also be known by a
+ * listing that was asked for between the change and its event; then what is known of
+ * the directory itself may be older.
  */
 static void void_spot(const struct spot *p, const struct watch_event *ev, bool comes)
 {
@@ -176,8 +178,11 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 	if (comes && is_known(p, ev))
 		what = NOTE_ATTR;
 	journal_note(p->thread->journal, p->path, what);
-	if (names && !comes && is_known_absent(p))
+	if (names && !comes && is_known_absent(p)) {
+		if (!is_guessed(p))
+			void_dir(p);
 		return;
+	}
 	/* One that came and went before anybody looked: a temporary name. */
 	if (names && !comes && !n && is_doubted(p)) {
 		listing_remove(p->listing, p->name);
@@ -187,7 +192,7 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 	/* It may be another file, but the name is there, as it was. */
 	stays = what == NOTE_NAME && comes && is_listed(p);
 	shelf_doubt(p->thread, p->path, stays ? NOTE_ATTR : what); /* the listing may be gone */
-	if (names && what != NOTE_ATTR && !(stays && is_guessed(p)))
+	if (names && !((stays || what == NOTE_ATTR) && is_guessed(p)))
 		void_dir(p);
 	if (p->dir && what != NOTE_ATTR)
 		notify_entry(p->dir->fs, p->dir->ino, p->name);
