@@ -11,6 +11,8 @@
 #include "notifier.h"
 #include "shelf.h"
 
+enum { PEERS_MAX = 64 }; /* files with several names whose others are looked for, in a second */
+
 void cache_live(struct thread *t)
 {
 	/* What was asked for before lasts for its second only: shelf_left_ms(). */
@@ -151,6 +153,26 @@ static bool is_listed(const struct spot *p)
 	return i && i->state != ITEM_UNSURE;
 }
 
+/*
+ * To find the other names of a file all that is known is gone through. If many such files change
+ * at once that would hold the loop: their other names are believed for a second only, anyhow
+ * (shelf_file_left_ms()).
+ */
+static void void_peers(struct node *n)
+{
+	struct thread *t = n->thread;
+	int64_t now = clock_ms();
+
+	if (n->attr.nlink < 2 || S_ISDIR(n->attr.mode))
+		return;
+	if (now - t->peers.ms >= FRESH_MS) {
+		t->peers.ms = now;
+		t->peers.count = 0;
+	}
+	if (t->peers.count++ < PEERS_MAX)
+		node_void_peers(n);
+}
+
 /* Not all servers know that of what is gone. */
 static bool was_dir(const struct spot *p)
 {
@@ -204,7 +226,7 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 		void_node(n);
 	if (ev->type == WATCH_WRITE)
 		void_content(n);
-	node_void_peers(n);
+	void_peers(n);
 }
 
 static void void_path(struct thread *t, const char *path, const struct watch_event *ev, bool comes)

@@ -61,6 +61,10 @@ struct thread {
 		unsigned searched;     /* names looked up in it */
 		unsigned spell, until; /* directories with, until the next without */
 	} plus;
+	struct { /* files with several names that changed: cache.c */
+		int64_t ms;
+		unsigned count; /* since then */
+	} peers;
 
 	struct coherence *coherence; /* coherence.h; NULL: it was never watched */
 
