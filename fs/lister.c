@@ -12,7 +12,8 @@
 #include "shelf.h"
 
 enum {
-	WALK_MS = 300,   /* what comes within is part of one walk */
+	WALK_MS = 300, /* what comes within is part of one walk */
+	WALK_ROW = 2,  /* siblings that were asked for in a row; then the next one is part of one */
 	TREES_MAX = 500, /* names in one request */
 	TREES_BYTES = 20000,
 };
@@ -362,7 +363,8 @@ static bool is_walk(const struct trip *t)
 	if (!l || listing_left_ms(l, th) == 0 || !listing_find(l, n->name))
 		return false;
 	return (t->reads && now - l->read_ms < WALK_MS) ||
-	       (th->walk.parent == above->ino && now - th->walk.ms < WALK_MS) ||
+	       (th->walk.parent == above->ino && th->walk.row >= WALK_ROW &&
+		now - th->walk.ms < WALK_MS) ||
 	       (t->reads && now - th->walk.told_ms < WALK_MS);
 }
 
@@ -429,6 +431,18 @@ static void no_memory(struct trip *t, int err)
 	t->listed(t, err, NULL);
 }
 
+/* A directory is asked for. */
+static void count_in_row(struct thread *t, fuse_ino_t parent)
+{
+	int64_t now = clock_ms();
+
+	if (t->walk.parent != parent || now - t->walk.ms >= WALK_MS)
+		t->walk.row = 0;
+	t->walk.row++;
+	t->walk.parent = parent;
+	t->walk.ms = now;
+}
+
 static void begin(struct trip *t, bool walks)
 {
 	struct thread *th = t->node->thread;
@@ -459,8 +473,7 @@ static void begin(struct trip *t, bool walks)
 		if (clock_ms() - th->walk.told_ms > WALK_MS)
 			th->walk.spell = 0;
 	}
-	th->walk.parent = t->node->parent ? t->node->parent->ino : 0;
-	th->walk.ms = clock_ms();
+	count_in_row(th, t->node->parent ? t->node->parent->ino : 0);
 	DL_APPEND(q->waiters, t);
 	DL_APPEND(th->listers, q);
 	q->asked = node_moment(th);

@@ -4,7 +4,7 @@
  * request brings what he will want next, too: the directory, the siblings after
  * it, and all that is below them, as far as WALK_MAX entries go. A walk is: a
  * directory is read right after the one that it is in was read, or is wanted
- * right after its sibling was. A single ls is none. Loop thread only.
+ * right after two of its siblings were. A single ls is none, nor are two. Loop thread only.
  */
 #pragma once
 

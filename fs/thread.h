@@ -50,6 +50,7 @@ struct thread {
 	struct {                   /* lister.h: whether somebody walks through the tree */
 		fuse_ino_t parent; /* of the directory that was asked for last */
 		int64_t ms;        /* when */
+		unsigned row;      /* so many of that parent, one after the other */
 		int64_t told_ms;   /* when something was had from what a walk brought */
 		unsigned spell;    /* requests of this walk */
 		bool unable;       /* the sandbox cannot */
