@@ -253,6 +253,8 @@ struct upload {
 	int fd; /* with read NULL: a regular file, read from its start with pread(2); must stay open
 		 */
 };
+/* How the temporary names of uploads begin, beside the file; a listing may catch one. */
+#define UPLOAD_TEMPORARY ".threadfs-upload-"
 /*
  * Puts a file in its place as a whole: a reader in the sandbox sees the old one
  * or the new one. After a failure the old one is there and nothing of the new.

@@ -277,9 +277,9 @@ static int set_place(struct upload_op *o, enum way way)
 		return o->place && o->target ? 0 : -ENOMEM;
 	}
 	uuid_make(id);
-	if (asprintf(&o->place, "%s/.threadfs-upload-%s", o->dir, id) < 0)
+	if (asprintf(&o->place, "%s/" UPLOAD_TEMPORARY "%s", o->dir, id) < 0)
 		o->place = NULL;
-	if (asprintf(&o->target, "%s/.threadfs-upload-%s",
+	if (asprintf(&o->target, "%s/" UPLOAD_TEMPORARY "%s",
 		     o->alias.path[0] ? o->alias.path : o->dir, id) < 0)
 		o->target = NULL;
 	return o->place && o->target ? 0 : -ENOMEM;

@@ -75,6 +75,20 @@ static int put_entry(struct listing *l, const struct entry *e, const char *name)
 	return listing_put(l, name, strlen(name), &e->attr, e->target);
 }
 
+/* An upload of ours is just being renamed, and no watch tells when it has been. */
+static int doubt_temporary(const struct lister *q, struct listing *l)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < q->entries.n; i++) {
+		const char *name = q->entries.v[i].name;
+
+		if (strncmp(name, UPLOAD_TEMPORARY, strlen(UPLOAD_TEMPORARY)) == 0)
+			r = listing_doubt(l, name);
+	}
+	return r;
+}
+
 /* Counted; on the shelf, if it can be kept. */
 static int take_one(struct lister *q, struct listing **ret)
 {
@@ -92,6 +106,8 @@ static int take_one(struct lister *q, struct listing **ret)
 	l->complete = !q->entries.truncated;
 	for (size_t i = 0; r == 0 && i < q->entries.n; i++)
 		r = put_entry(l, &q->entries.v[i], q->entries.v[i].name);
+	if (r == 0 && !t->watched)
+		r = doubt_temporary(q, l);
 	if (r < 0) {
 		listing_unref(l);
 		return r;
