@@ -154,11 +154,6 @@ static void on_socket_ready(struct ev_loop *ev UNUSED, ev_io *w, int revents)
 	struct pool *p = s->pool;
 	int events = 0, running;
 
-	if (s->idle) {
-		/* Its peer has closed it, or says what nobody asked for: libcurl will see. */
-		ev_io_stop(loop_ev(p->loop), w);
-		return;
-	}
 	if (revents & EV_READ)
 		events |= CURL_CSELECT_IN;
 	if (revents & EV_WRITE)
@@ -194,8 +189,12 @@ static int set_socket(CURL *easy UNUSED, curl_socket_t fd, int what, void *ctx, 
 	int events = 0;
 
 	if (what == CURL_POLL_REMOVE) {
-		if (s)
+		/* It may be closed next, without a word: a watcher of a closed one ends the
+		 * program. */
+		if (s) {
+			ev_io_stop(ev, &s->io);
 			s->idle = true;
+		}
 		curl_multi_assign(p->multi, fd, NULL);
 		return 0;
 	}
@@ -210,11 +209,8 @@ static int set_socket(CURL *easy UNUSED, curl_socket_t fd, int what, void *ctx, 
 		ev_io_init(&s->io, on_socket_ready, fd, 0);
 		DL_APPEND(p->socks, s);
 	}
-	if (s->idle) {
+	if (s->idle)
 		curl_multi_assign(p->multi, fd, s);
-		if (!s->plain) /* it may be another one with the same number */
-			ev_io_stop(ev, &s->io);
-	}
 	s->idle = s->plain = false;
 	if (what & CURL_POLL_IN)
 		events |= EV_READ;
