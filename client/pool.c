@@ -29,10 +29,7 @@ struct pool {
 	unsigned spares, sets;
 };
 
-/*
- * A socket of libcurl's. One that is idle is watched on: as a rule the next request
- * wants the same of it, and libev has nothing to tell the kernel.
- */
+/* A socket of libcurl's. One that is idle is not watched: it may be closed at any time. */
 struct sock {
 	ev_io io;
 	struct pool *pool;
@@ -100,7 +97,6 @@ static void refuse_surplus(struct pool *p)
 
 	DL_FOREACH (p->socks, s) {
 		if (s->plain && recv(s->io.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
-			ev_io_stop(loop_ev(p->loop), &s->io);
 			s->plain = false;
 			kill_socket(s->io.fd);
 		}

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bench.h"
 #include "every.h"
 #include "jsonw.h"
 #include "shellquote.h"
@@ -18,26 +19,6 @@ enum { DOWNLOADS = 4 /* at once per sandbox of a crowd */ };
 
 static const char *address; /* of the first server */
 static struct loop *loop;
-
-__attribute__((noreturn)) PRINTF_LIKE(1, 2) static void die(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	fputs("bench_client: ", stderr);
-	vfprintf(stderr, fmt, ap);
-	fputc('\n', stderr);
-	va_end(ap);
-	exit(1);
-}
-
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 static unsigned number(const char *s)
 {

@@ -14,30 +14,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "bench.h"
 #include "offsets.h"
 #include "util.h"
 
 enum { PIECE = 128 * 1024 /* what cat and cp read at a time */ };
-
-__attribute__((noreturn)) PRINTF_LIKE(1, 2) static void die(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	fputs("bench_files: ", stderr);
-	vfprintf(stderr, fmt, ap);
-	fputc('\n', stderr);
-	va_end(ap);
-	exit(1);
-}
-
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 static int open_file(const char *path)
 {

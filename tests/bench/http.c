@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "bench.h"
 #include "buf.h"
 #include "offsets.h"
 #include "util.h"
@@ -49,26 +50,6 @@ static CURLM *multi;
 static struct transfer transfers[MOST_IN_FLIGHT];
 static struct job *queue, **queue_end = &queue;
 static uint64_t check;
-
-__attribute__((noreturn)) PRINTF_LIKE(1, 2) static void die(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	fputs("bench_http: ", stderr);
-	vfprintf(stderr, fmt, ap);
-	fputc('\n', stderr);
-	va_end(ap);
-	exit(1);
-}
-
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 static struct job *add_job(enum kind kind, const char *path)
 {
