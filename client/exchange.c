@@ -541,6 +541,8 @@ static void wire_over(void *ctx, int err, const char *why)
 	}
 	if (err == 0 && !x->error)
 		streaming(x); /* a file without bytes has a header, too */
+	else if (!x->knows_head)
+		read_header(x);
 	if (x->error)
 		err = x->error;
 	snprintf(x->why, sizeof(x->why), "%s", (x->error ? x->words : why) ?: "");
