@@ -22,7 +22,7 @@ enum {
 /* A lease lasts renewal_interval_s * ttl_multiplier seconds. */
 struct ownership_config {
 	enum ownership_type type;
-	char *redis_url; /* of OWNERSHIP_REDIS; may hold a password: never to be shown */
+	char *redis_url;           /* of OWNERSHIP_REDIS; may hold a password: never to be shown */
 	double renewal_interval_s; /* may be a fraction, as may the next */
 	double ttl_multiplier;
 	char *key_prefix; /* without colons at its end; NULL: OWNERSHIP_KEY_PREFIX */

@@ -146,8 +146,8 @@ static void test_garbage_is_refused(void **state)
 		"==> a <==\none",
 		"\n1\n2\n3\n",
 		/* two lines instead of three */
-		"==> a <==\none\n81a4 3 8 1 2 1 0 0 1.000000000 1.000000000\n"
-		"81a4 3 8 1 2 1 0 0 1.000000000 1.000000000\n",
+		("==> a <==\none\n81a4 3 8 1 2 1 0 0 1.000000000 1.000000000\n"
+		 "81a4 3 8 1 2 1 0 0 1.000000000 1.000000000\n"),
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
