@@ -84,7 +84,7 @@ struct exchange {
 	uint64_t form_sent;     /* bytes of the file that were taken from read() */
 	char why[CURL_ERROR_SIZE];
 
-	/* private to exchange.c */
+	/* private: exchange_i.h */
 	CURL *easy;
 	struct wire *wire; /* instead */
 	bool unfit;        /* for that */

@@ -19,7 +19,7 @@ enum {
 	IDLE_MS = 3000, /* some servers close after five seconds */
 	HEAD_MAX = 8 * 1024,
 	FIELDS_MAX = 32,
-	SCRATCH = 64 * 1024 - 1984, /* see exchange.c on buffers */
+	SCRATCH = 64 * 1024 - 1984, /* see exchange_curl.c on buffers */
 	RECEIVES_PER_TURN = 8,
 	REQUEST_MAX = 16 * 1024,
 };
