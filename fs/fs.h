@@ -62,6 +62,7 @@ struct fs {
 	uint64_t shelf_used; /* bytes in them */
 	unsigned shelf_count;
 	uint64_t memory_used;      /* bytes in read windows, and of small files */
+	struct reader *idlers;     /* reader.c: whose windows can go when there are too many */
 	struct contents *contents; /* contents.h; NULL: none yet */
 
 	int64_t started_ms;

@@ -22,8 +22,11 @@ static int64_t spare(const struct reader *r)
 
 void reader_account(struct reader *r)
 {
-	size_t now = window_memory(&r->win);
+	size_t now;
 
+	if (!r->stream)
+		r->promised = 0;
+	now = MAX(window_memory(&r->win), r->promised);
 	r->fs->memory_used += now - r->counted;
 	r->counted = now;
 }
@@ -356,18 +359,69 @@ static int64_t idle_ms(const struct reader *r)
 	return spare(r) > 0 ? IDLE_MS : IDLE_SHORT_MS;
 }
 
+/* All that is held, and nothing more comes. */
+static bool has_read_all(const struct reader *r)
+{
+	return !r->stream && r->win.passed >= r->win.end;
+}
+
+/* Those who have read all come first, then whoever has not read for longest. */
+static void set_idle(struct reader *r, bool idles)
+{
+	if (idles == r->idles)
+		return;
+	r->idles = idles;
+	if (!idles)
+		DL_DELETE2(r->fs->idlers, r, prev_idle, next_idle);
+	else if (has_read_all(r))
+		DL_PREPEND2(r->fs->idlers, r, prev_idle, next_idle);
+	else
+		DL_APPEND2(r->fs->idlers, r, prev_idle, next_idle);
+}
+
 static void arm(struct reader *r)
 {
 	bool idles = !r->waiting && !r->keeps && !r->kept &&
 		     (r->win.count > 0 || (r->stream && r->stream->paused));
 
+	set_idle(r, idles);
 	if (!idles || ev_is_active(&r->idle))
 		return;
 	ev_timer_set(&r->idle, (double)idle_ms(r) / 1000, 0.);
 	ev_timer_start(r->fs->ev, &r->idle);
 }
 
-/* Nobody has read for a while: neither connection nor memory are held for him. */
+/* Neither connection nor memory are held for him. */
+static void let_go(struct reader *r)
+{
+	set_idle(r, false);
+	reader_stop_stream(r);
+	if (r->spooling)
+		return;
+	r->proven = false;
+	window_empty(&r->win, MIN(MAX(r->win.passed, r->win.start), r->win.end));
+	reader_account(r);
+}
+
+/*
+ * Somebody reads and there is too much already: what is held for those who do not read goes, and
+ * does not wait for their timers. Only between requests: it ends streams.
+ */
+static void make_room(struct fs *fs)
+{
+	struct reader *r, *next;
+
+	for (r = fs->idlers; r && spare(r) <= 0; r = next) {
+		next = r->next_idle;
+		if (!has_read_all(r) && clock_ms() - r->used_ms < IDLE_SHORT_MS)
+			break;
+		/* One under way will see to it itself; one that cannot be resumed has its timer. */
+		if (!r->stream || (r->stream->paused && !r->node->thread->no_range))
+			let_go(r);
+	}
+}
+
+/* Nobody has read for a while. */
 static void on_idle(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 {
 	struct reader *r = w->data;
@@ -385,12 +439,10 @@ static void on_idle(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 		if (reader_to_spool(r) == 0)
 			return;
 	}
-	fetch_leave(STEAL(r->stream));
-	if (is_small || r->spooling)
-		return;
-	r->proven = false;
-	window_empty(&r->win, MIN(MAX(r->win.passed, r->win.start), r->win.end));
-	reader_account(r);
+	if (is_small)
+		reader_stop_stream(r);
+	else
+		let_go(r);
 }
 
 void reader_pump(struct reader *r)
@@ -436,6 +488,11 @@ int reader_new(struct node *n, const struct attr *version, struct reader **ret)
 		return -ENOMEM;
 	if (version->size > 0 && version->size <= SMALL_FILE && spare(r) > SMALL_FILE)
 		e = reader_stream_from(r, 0);
+	/* Many that are opened before the first bytes come share what there is. */
+	if (r->stream) {
+		r->promised = version->size;
+		reader_account(r);
+	}
 	if (e < 0) {
 		free(r);
 		return e;
@@ -479,6 +536,7 @@ void reader_free(struct reader *r)
 	reader_drop(r, false);
 	window_release(&r->win);
 	ev_timer_stop(r->fs->ev, &r->idle);
+	set_idle(r, false);
 	r->dead = true;
 	reader_leave(r);
 }
@@ -486,6 +544,9 @@ void reader_free(struct reader *r)
 void reader_read(struct reader *r, struct read_op *op)
 {
 	r->used_ms = clock_ms();
+	set_idle(r, false);
+	if (spare(r) <= 0)
+		make_room(r->fs);
 	reader_enter(r);
 	reader_look(r, op);
 	DL_APPEND(r->waiting, op);

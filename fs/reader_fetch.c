@@ -187,6 +187,7 @@ static void stream_ended(struct fetch *f, int err)
 
 	reader_enter(r);
 	r->stream = NULL;
+	reader_account(r);
 	if (f->complete && f->known)
 		r->doubt = 0;
 	if (err == 0)
@@ -201,7 +202,7 @@ int reader_stream_from(struct reader *r, uint64_t from)
 {
 	struct fetch *f;
 
-	fetch_leave(STEAL(r->stream));
+	reader_stop_stream(r);
 	r->proven = false;
 	/* Where it costs little, what was handed out last comes with the rest. */
 	if (r->doubt == DOUBT_ALL ||
@@ -398,9 +399,15 @@ int reader_jump(struct reader *r, struct read_op *op)
 	return 0;
 }
 
-void reader_stop(struct reader *r)
+void reader_stop_stream(struct reader *r)
 {
 	fetch_leave(STEAL(r->stream));
+	reader_account(r);
+}
+
+void reader_stop(struct reader *r)
+{
+	reader_stop_stream(r);
 	fetch_leave(STEAL(r->probe));
 	while (r->jumps)
 		reader_jump_free(r->jumps);

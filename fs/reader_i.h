@@ -62,7 +62,8 @@ struct reader {
 
 	/* what is held: in memory, or on disk once that is open */
 	struct window win;
-	size_t counted; /* in memory_used */
+	size_t counted;  /* in memory_used */
+	size_t promised; /* what the stream that was begun at open will take, before it has */
 	struct spool spool;
 	bool spooling;
 	uint64_t spool_from, spool_to;
@@ -83,6 +84,8 @@ struct reader {
 	int64_t error_until;
 	ev_timer idle;
 	int64_t used_ms;
+	bool idles; /* nobody waits, and something is held: in fs->idlers */
+	struct reader *prev_idle, *next_idle;
 
 	unsigned depth; /* inside callbacks of others: not to be freed */
 	bool dead;
@@ -128,6 +131,7 @@ struct jump *reader_jump_of(const struct reader *r, const struct read_op *op);
 void reader_jump_free(struct jump *j);
 /* Its bytes are good: answers its read and frees it. */
 void reader_jump_answer(struct jump *j);
+void reader_stop_stream(struct reader *r);
 void reader_stop(struct reader *r); /* all */
 /* The window becomes the beginning of a spool, and the stream goes on there. */
 int reader_to_spool(struct reader *r) MUST_CHECK;

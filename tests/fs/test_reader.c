@@ -732,6 +732,43 @@ static void test_many_open_files(void **state)
 	free(files);
 }
 
+static void do_look(void *ctx)
+{
+	struct file *f = ctx;
+
+	f->error = f->rig->fs.memory_used <= f->rig->opt.memory + 2 * 128 * 1024 ? 0 : -ENOMEM;
+}
+
+/* Who opens all before the first bytes come, and reads faster than any timer, takes no more. */
+static void test_memory_is_kept_to(void **state)
+{
+	enum { N = 400 };
+	static char to[100 * 1024];
+	struct fsrig *r = *state;
+	struct file *files = calloc(N, sizeof(*files));
+	struct node *small;
+
+	assert_non_null(files);
+	r->opt.memory = 4 * MIB;
+	make_file(r, "small", sizeof(to), 2);
+	small = fsrig_node(r, "small");
+	for (unsigned i = 0; i < N; i++) {
+		files[i] = (struct file){ .rig = r, .node = small };
+		fsrig_run(r, do_open_again, &files[i]);
+		assert_int_equal(files[i].error, 0);
+	}
+	for (unsigned i = 0; i < N; i++) {
+		assert_int_equal(read_at(&files[i], to, sizeof(to), 0), sizeof(to));
+		fsrig_run(r, do_look, &files[i]);
+		assert_int_equal(files[i].error, 0);
+	}
+	assert_true(is_content(to, sizeof(to), 0, 2));
+	for (unsigned i = 0; i < N; i++)
+		close_file(&files[i]);
+	fsrig_put(r, small);
+	free(files);
+}
+
 /* ---- giving up ---- */
 
 static void do_cancel(void *ctx)
@@ -1036,6 +1073,7 @@ int main(void)
 		FSRIG_TEST(test_cut_answers),
 		FSRIG_TEST(test_lies_about_sizes),
 		FSRIG_TEST(test_many_open_files),
+		FSRIG_TEST(test_memory_is_kept_to),
 		FSRIG_TEST(test_cancel),
 		FSRIG_TEST(test_free_in_every_phase),
 		FSRIG_TEST(test_keep),
