@@ -260,13 +260,19 @@ static void test_killed_in_the_middle_of_starts_nothing_is_leaked(void **state)
 	sweep_locks(r);
 }
 
-/* A program in place of threadfs-sandboxd that takes a while before it becomes it. */
+/*
+ * A program in place of threadfs-sandboxd that takes a while before it becomes it. It has no
+ * children: one that is about to be another program would look like a sandbox (rig_processes()).
+ */
 static void write_slow_program(struct rig *r, char path[512])
 {
-	char text[1024];
+	char text[1024], never[512];
 
+	snprintf(never, sizeof(never), "%s/never", r->dir);
+	assert_int_equal(mkfifo(never, 0600), 0);
 	snprintf(path, 512, "%s/slow", r->dir);
-	snprintf(text, sizeof(text), "#!/bin/sh\nsleep 1\nexec '%s' \"$@\"\n", getenv("SANDBOXD"));
+	snprintf(text, sizeof(text), "#!/usr/bin/env bash\nread -rt 1 <>'%s'\nexec '%s' \"$@\"\n",
+		 never, getenv("SANDBOXD"));
 	write_file(path, text);
 	assert_int_equal(chmod(path, 0700), 0);
 }
