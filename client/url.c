@@ -118,7 +118,7 @@ static bool is_local_v6(const struct in6_addr *ip)
 static bool is_local_name(const char *name)
 {
 	static const char *const domains[] = { ".localhost", ".docker.internal",
-					       ".containers.internal" };
+					       ".containers.internal", ".svc", ".cluster.local" };
 	size_t len = strlen(name);
 
 	if (!strchr(name, '.'))

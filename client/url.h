@@ -13,8 +13,9 @@ int url_tidy(const char *url, char **ret_url, const char **ret_why) MUST_CHECK;
 /*
  * Whether proxies are to be ignored for this URL: loopback, private and
  * link-local addresses, names without a dot, localhost, *.localhost,
- * *.docker.internal, *.containers.internal. Case does not matter, a trailing
- * dot neither; IPv4-mapped IPv6 counts as its IPv4.
+ * *.docker.internal, *.containers.internal, and the names of a Kubernetes
+ * cluster, *.svc and *.cluster.local. Case does not matter, a trailing dot
+ * neither; IPv4-mapped IPv6 counts as its IPv4.
  */
 bool url_is_local(const char *url);
 
