@@ -239,7 +239,7 @@ static unsigned server_watchers(const struct fixture *f)
 	assert_int_equal(r.status, 200);
 	for (const char *s = r.body.data; (s = strstr(s, "\"watcher_id\"")); s++)
 		n++;
-	response_release(&r);
+	http_response_release(&r);
 	return n;
 }
 

@@ -59,7 +59,7 @@ static void check(struct hold *h)
 			fprintf(stderr, "mixload: %s: check %u: status %d\n", h->name, h->checks,
 				r.status);
 	}
-	response_release(&r);
+	http_response_release(&r);
 }
 
 /* Opens the connections and sends `first` on each; the checks go on meanwhile. */

@@ -99,7 +99,7 @@ void response_init(struct response *r)
 	response_reset(r);
 }
 
-void response_release(struct response *r)
+void http_response_release(struct response *r)
 {
 	buf_release(&r->line);
 	buf_release(&r->body);

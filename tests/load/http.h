@@ -55,7 +55,7 @@ struct response {
 };
 
 void response_init(struct response *r);
-void response_release(struct response *r);
+void http_response_release(struct response *r);
 /* Ready for the next response on the same connection; keeps the memory. */
 void response_reset(struct response *r);
 

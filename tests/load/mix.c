@@ -415,7 +415,7 @@ static int summary(struct mix *m, double took_s)
 static void mix_release(struct mix *m)
 {
 	for (unsigned i = 0; m->slots && i < m->o->clients; i++) {
-		response_release(&m->slots[i].r);
+		http_response_release(&m->slots[i].r);
 		buf_release(&m->slots[i].c.out);
 	}
 	free(m->slots);

@@ -74,7 +74,7 @@ int run_command(const struct address *a, const char *command)
 		if (r.status != 404)
 			break;
 	}
-	response_release(&r);
+	http_response_release(&r);
 	return ret;
 }
 

@@ -28,7 +28,7 @@ static int upload_big(const struct options *o)
 		ret = -EIO;
 	}
 	buf_release(&c.out);
-	response_release(&r);
+	http_response_release(&r);
 	return ret;
 }
 
@@ -43,7 +43,7 @@ static int probe(const struct options *o, const char *method, const char *target
 	ret = simple_request(&o->address, method, target, &r);
 	if (ret == 0 && r.status != 404 && r.status != 405)
 		*features |= feature;
-	response_release(&r);
+	http_response_release(&r);
 	return ret;
 }
 
@@ -80,7 +80,7 @@ static void end_watch(const struct options *o, const char *id)
 		if (ret < 0 || r.status != 200 || !r.body.data || strstr(r.body.data, "stopped"))
 			break;
 	}
-	response_release(&r);
+	http_response_release(&r);
 }
 
 static void end_watches(const struct options *o)
@@ -100,7 +100,7 @@ static void end_watches(const struct options *o)
 				end_watch(o, id);
 		}
 	}
-	response_release(&r);
+	http_response_release(&r);
 }
 
 void ops_cleanup(const struct options *o, unsigned features)
@@ -116,5 +116,5 @@ void ops_cleanup(const struct options *o, unsigned features)
 			(unsigned long long)o->seed);
 	response_init(&r);
 	(void)!simple_request(&o->address, "DELETE", "/v1/shell/sessions", &r);
-	response_release(&r);
+	http_response_release(&r);
 }
