@@ -17,10 +17,10 @@ struct chore {
 	struct work work;
 	struct tenant *t; /* counted */
 	void (*then)(struct tenant *t, int error);
-	char *lock_path;
 	int fd, error;
 };
 
+/* Looks at the disk. */
 static char *lock_path(const struct tenant *t)
 {
 	char *dir CLEANUP_FREE = paths_thread_dir(t->provider->data, t->user, t->thread);
@@ -41,7 +41,6 @@ static void chore_done(struct work *w)
 
 	if (then && error == 0)
 		t->lock_fd = c->fd;
-	free(c->lock_path);
 	free(c);
 	if (then)
 		then(t, error);
@@ -61,11 +60,7 @@ static struct chore *chore_new(struct tenant *t, void (*run)(struct work *w))
 	c->work = (struct work){ .run = run, .done = chore_done };
 	c->t = t;
 	c->fd = -1;
-	c->lock_path = lock_path(t);
-	if (c->lock_path)
-		return c;
-	free(c);
-	return NULL;
+	return c;
 }
 
 static void chore_begin(struct chore *c)
@@ -86,11 +81,13 @@ static void run_lock(struct work *w)
 {
 	struct chore *c = CONTAINER_OF(w, struct chore, work);
 	struct tenant *t = c->t;
+	char *path CLEANUP_FREE = NULL;
 
 	c->error = paths_make_thread(t->provider->data, t->user, t->thread);
 	if (c->error < 0)
 		return;
-	c->fd = filelock_try(c->lock_path, true);
+	path = lock_path(t);
+	c->fd = path ? filelock_try(path, true) : -ENOMEM;
 	c->error = MIN(c->fd, 0);
 }
 
@@ -108,8 +105,16 @@ int chore_lock(struct tenant *t, void (*then)(struct tenant *t, int error))
 static void run_unlock(struct work *w)
 {
 	struct chore *c = CONTAINER_OF(w, struct chore, work);
+	char *path CLEANUP_FREE = lock_path(c->t);
 
-	filelock_remove(c->lock_path, c->fd);
+	/*
+	 * deer-flow, which has the same sandboxes, would go on with a lock of the file that
+	 * was removed under it.
+	 */
+	if (path && !c->t->provider->backend->ops->has_old_ids)
+		filelock_remove(path, c->fd);
+	else
+		close(c->fd);
 }
 
 void chore_unlock(struct tenant *t)
@@ -137,7 +142,7 @@ static void sweep(const char *path)
 
 static void run_sweep(struct work *w)
 {
-	sweep(CONTAINER_OF(w, struct chore, work)->lock_path);
+	chore_sweep_now(CONTAINER_OF(w, struct chore, work)->t);
 }
 
 void chore_sweep(struct tenant *t)

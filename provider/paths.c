@@ -12,7 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+#define LEGACY_USER "default"
+#define DIR_FLAGS   (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
 /* What a thread has, parents first. */
 static const struct {
@@ -24,19 +25,67 @@ static const struct {
 };
 enum { THREAD_DIRS = ARRAY_SIZE(thread_dirs) };
 
-char *paths_thread_dir(const char *data, const char *user, const char *thread)
+static bool is_dir(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Whether the thread has its directories where deer-flow had them before it knew users. */
+static bool is_legacy(const char *data, const char *user, const char *thread)
+{
+	char *now CLEANUP_FREE = NULL, *then CLEANUP_FREE = NULL;
+
+	if (strcmp(user, LEGACY_USER) != 0)
+		return false;
+	if (asprintf(&then, "%s/threads/%s", data, thread) < 0) {
+		then = NULL;
+		return false;
+	}
+	if (asprintf(&now, "%s/users/%s/threads/%s", data, user, thread) < 0) {
+		now = NULL;
+		return false;
+	}
+	return is_dir(then) && !is_dir(now);
+}
+
+static char *below_thread(const char *data, const char *user, const char *thread, const char *below)
 {
 	char *path;
+	int r;
 
-	return asprintf(&path, "%s/users/%s/threads/%s", data, user, thread) < 0 ? NULL : path;
+	if (is_legacy(data, user, thread))
+		r = asprintf(&path, "%s/threads/%s%s", data, thread, below);
+	else
+		r = asprintf(&path, "%s/users/%s/threads/%s%s", data, user, thread, below);
+	return r < 0 ? NULL : path;
+}
+
+char *paths_thread_dir(const char *data, const char *user, const char *thread)
+{
+	return below_thread(data, user, thread, "");
 }
 
 char *paths_user_data(const char *data, const char *user, const char *thread)
 {
+	return below_thread(data, user, thread, "/user-data");
+}
+
+char *paths_threads(const char *data, const char *user)
+{
 	char *path;
 
-	return asprintf(&path, "%s/users/%s/threads/%s/user-data", data, user, thread) < 0 ? NULL
-											   : path;
+	return asprintf(&path, "%s/users/%s/threads", data, user) < 0 ? NULL : path;
+}
+
+char *paths_legacy_threads(const char *data, const char *user)
+{
+	char *path;
+
+	if (strcmp(user, LEGACY_USER) != 0)
+		return NULL;
+	return asprintf(&path, "%s/threads", data) < 0 ? NULL : path;
 }
 
 /* ---- opening and making, one name at a time ---- */
@@ -118,9 +167,10 @@ int paths_open_data(const char *data, bool make)
 static int open_thread(const char *data, const char *user, const char *thread, bool make)
 {
 	const char *names[] = { "users", user, "threads", thread };
+	size_t first = is_legacy(data, user, thread) ? 2 : 0;
 	int fd CLEANUP_FD = paths_open_data(data, make);
 
-	for (size_t i = 0; i < ARRAY_SIZE(names) && fd >= 0; i++) {
+	for (size_t i = first; i < ARRAY_SIZE(names) && fd >= 0; i++) {
 		int next = make ? paths_make_dir(fd, names[i], 0755, NULL)
 				: paths_open_dir(fd, names[i]);
 

@@ -4,6 +4,9 @@
  *	DATA/users/USER/threads/THREAD/user-data/{workspace,uploads,outputs}
  *	DATA/users/USER/threads/THREAD/acp-workspace
  *
+ * Threads from before deer-flow knew users are in DATA/threads/THREAD; they are
+ * the user `default`'s, as long as he has no other one of that name, and stay there.
+ *
  * Ids must have been checked (ident.h). Functions that make or remove touch
  * the disk: for workers and start-up. Any thread.
  */
@@ -11,9 +14,12 @@
 
 #include "util.h"
 
-/* For the caller to free; NULL if there is no memory. */
+/* For the caller to free; NULL if there is no memory. Look at the disk for where it is. */
 char *paths_thread_dir(const char *data, const char *user, const char *thread);
 char *paths_user_data(const char *data, const char *user, const char *thread);
+/* Where a user's threads are; and where else, or NULL. */
+char *paths_threads(const char *data, const char *user);
+char *paths_legacy_threads(const char *data, const char *user);
 
 /*
  * Makes the thread's directories where they are missing. The data root is 0700

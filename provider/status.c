@@ -158,20 +158,17 @@ static int add_entry(void *ctx, const struct registry_entry *e)
 	return names_add(ctx, e->thread);
 }
 
-/* A thread of deer-flow's that we have never seen has a directory all the same. */
-static int add_directories(struct names *n, const char *data, const char *user)
+/* dir is taken over. */
+static int add_directories_of(struct names *n, char *dir)
 {
-	char *dir CLEANUP_FREE = NULL;
+	char *path CLEANUP_FREE = dir;
 	struct dirent *d;
 	struct stat st;
 	int r = 0;
-	DIR *dp;
+	DIR *dp = path ? opendir(path) : NULL;
 
-	if (asprintf(&dir, "%s/users/%s/threads", data, user) < 0) {
-		dir = NULL;
+	if (!path)
 		return -ENOMEM;
-	}
-	dp = opendir(dir);
 	if (!dp)
 		return errno == ENOENT ? 0 : -errno;
 	while (r == 0 && (d = readdir(dp))) {
@@ -181,6 +178,18 @@ static int add_directories(struct names *n, const char *data, const char *user)
 			r = names_add(n, d->d_name);
 	}
 	closedir(dp);
+	return r;
+}
+
+/* A thread of deer-flow's that we have never seen has a directory all the same. */
+static int add_directories(struct names *n, const char *data, const char *user)
+{
+	char *legacy = paths_legacy_threads(data, user);
+	int r = add_directories_of(n, paths_threads(data, user));
+
+	if (r == 0 && legacy)
+		return add_directories_of(n, legacy);
+	free(legacy);
 	return r;
 }
 

@@ -494,7 +494,7 @@ static void test_two_providers_share_a_sandbox(void **state UNUSED)
 /* While the provisioner cannot answer, what runs goes on. */
 static void test_unknown_evicts_nothing(void **state UNUSED)
 {
-	char dir[SCRATCH_MAX];
+	char dir[SCRATCH_MAX], lock_file[SCRATCH_MAX + 64];
 	struct provider *p;
 	struct tenant_status s;
 	struct tenant *t;
@@ -503,6 +503,9 @@ static void test_unknown_evicts_nothing(void **state UNUSED)
 	assert_true(scratch_dir(dir));
 	p = start_provider(dir);
 	t = acquired(p, "u", "t");
+	/* deer-flow's lock, which others may be waiting for: it is never removed */
+	snprintf(lock_file, sizeof(lock_file), "%s/users/u/threads/t/%s.lock", dir, id());
+	assert_int_equal(access(lock_file, F_OK), 0);
 	sb = tenant_sandbox(t);
 	assert_true(tenant_report(t, sb, -ECONNRESET)); /* somebody calls it dead */
 	provisioner_server_say(&server, "GET", 500, "{\"detail\":\"x\"}");

@@ -270,6 +270,21 @@ static bool knows(struct rig *r, const char *user, const char *thread)
 	return found;
 }
 
+/* What deer-flow made before it knew users is the user default's. */
+static void test_threads_of_the_old_layout_are_known(void **state)
+{
+	struct rig *r = rig_start(state, NULL);
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/threads", r->data);
+	(void)mkdir(r->data, 0700);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/threads/old", r->data);
+	assert_int_equal(mkdir(path, 0755), 0);
+	assert_true(knows(r, "default", "old"));
+	assert_false(knows(r, "u", "old"));
+}
+
 /* A thread that holds files stays as it is, its sandbox too. */
 static void test_forget_keeps_what_holds_files(void **state)
 {
@@ -590,6 +605,7 @@ int main(void)
 		RIG_TEST(test_find_beside_an_acquire),
 		RIG_TEST(test_aio_forced_collision_never_overwrites_active_tenant),
 		RIG_TEST(test_aio_forced_collision_with_a_peer),
+		RIG_TEST(test_threads_of_the_old_layout_are_known),
 		RIG_TEST(test_forget_keeps_what_holds_files),
 		RIG_TEST(test_forget_removes_an_empty_thread),
 		RIG_TEST(test_forget_fails_if_it_cannot_be_stopped),

@@ -102,6 +102,41 @@ static void test_names(void **state UNUSED)
 	free(p);
 }
 
+/* From before deer-flow knew users: the user default's, until there is another one. */
+static void test_threads_of_the_old_layout(void **state)
+{
+	struct room *r = *state;
+	char *t, *old;
+
+	assert_int_equal(mkdir(r->data, 0700), 0);
+	assert_int_equal(mkdir(in(r->data, "threads"), 0755), 0);
+	assert_int_equal(mkdir(in(r->data, "threads/t"), 0755), 0);
+	t = paths_thread_dir(r->data, "default", "t");
+	old = strdup(in(r->data, "threads/t"));
+	assert_string_equal(t, old);
+	free(t);
+	assert_int_equal(paths_make_thread(r->data, "default", "t"), 0);
+	assert_true(is_dir(in(old, "user-data/outputs")));
+	assert_false(is_dir(in(r->data, "users")));
+	t = paths_user_data(r->data, "default", "t");
+	assert_string_equal(t, in(old, "user-data"));
+	free(t);
+	/* nobody else's, and no other thread's */
+	assert_int_equal(paths_make_thread(r->data, "u", "t"), 0);
+	assert_true(is_dir(in(r->data, "users/u/threads/t")));
+	assert_int_equal(paths_make_thread(r->data, "default", "t2"), 0);
+	assert_true(is_dir(in(r->data, "users/default/threads/t2")));
+	assert_int_equal(paths_remove_thread(r->data, "default", "t"), 0);
+	assert_false(is_dir(old));
+	/* the new place wins */
+	assert_int_equal(mkdir(old, 0755), 0);
+	assert_int_equal(mkdir(in(r->data, "users/default/threads/t"), 0755), 0);
+	t = paths_thread_dir(r->data, "default", "t");
+	assert_string_equal(t, in(r->data, "users/default/threads/t"));
+	free(t);
+	free(old);
+}
+
 static void test_ensure_thread_dirs_creates_acp_workspace(void **state)
 {
 	struct room *r = *state;
@@ -374,6 +409,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
+		PATHS_TEST(test_threads_of_the_old_layout),
 		PATHS_TEST(test_ensure_thread_dirs_creates_acp_workspace),
 		PATHS_TEST(test_ensure_thread_dirs_acp_workspace_is_world_writable),
 		PATHS_TEST(test_making_again_keeps_content_and_mends),
