@@ -1,16 +1,18 @@
 /*
- * Settings from a config file: deer-flow's config.yaml, of which two sections
- * concern us: `sandbox:`, deer-flow's own, where we take what we know, and
+ * Settings from a config file: deer-flow's config.yaml, of which three sections
+ * concern us: `sandbox:` and `stream_bridge:`, deer-flow's own, where we take what we know, and
  * `threadfs:`, where everything must be known. Others are skipped whatever they
  * hold. The events of libyaml are followed as they come; no tree is built, so
  * the size and depth of the file cost nothing. No threads.
  */
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <yaml.h>
 
+#include "home.h"
 #include "options.h"
 #include "secret.h"
 #include "settings.h"
@@ -18,6 +20,16 @@
 enum {
 	CONFIG_BYTES_MAX = MIB,
 	CONFIG_DEPTH_MAX = 100,
+	/* Sections, their keys, what these hold, and what the members of a list hold. */
+	LEVELS = 4,
+};
+
+/* A mapping or sequence that is open. */
+struct level {
+	bool is_mapping;
+	bool expects_value; /* a key was read */
+	char *key;          /* the last one */
+	size_t members;     /* mappings in a sequence so far */
 };
 
 struct config {
@@ -29,10 +41,10 @@ struct config {
 	yaml_parser_t parser;
 
 	unsigned documents;
-	unsigned depth;        /* of open mappings and sequences */
-	bool in_section;       /* at depth 2 and more: below that section's key */
-	bool expects_value[3]; /* in the mappings of depth 1 and 2: a key was read */
-	char *key;             /* of depth 2 */
+	unsigned depth;                  /* of open mappings and sequences */
+	unsigned followed;               /* so many of them, from the outermost, concern us */
+	bool in_section;                 /* at depth 2 and more: below that section's key */
+	struct level levels[LEVELS + 1]; /* by depth; 0 is not used */
 };
 
 static void cleanup_event(yaml_event_t *e)
@@ -73,24 +85,67 @@ static const char *resolve(const char *text)
 	return text[0] == '$' ? getenv(text + 1) : text;
 }
 
-static int take_value(struct config *c, const yaml_event_t *e)
+/* Of the table. */
+static int take_setting(struct config *c, const struct setting *s, const yaml_event_t *e)
 {
 	const char *text = (const char *)e->data.scalar.value;
 	const char *value = resolve(text);
-	const struct setting *s =
-		c->is_ours ? setting_find(c->key) : setting_find_sandbox_key(c->key);
 	struct buf reason CLEANUP_BUF = BUF_INIT(0);
 	size_t line = e->start_mark.line;
 	int r;
 
-	if (!s || is_null(e))
-		return 0;
 	if (!value)
-		return fail(c, line, "%s: the environment variable '%s' is not set", c->key,
-			    text + 1);
+		return fail(c, line, "%s: the environment variable '%s' is not set",
+			    c->levels[2].key, text + 1);
 	r = setting_set(c->o, s, value, &reason);
 	if (r == -EINVAL)
-		return fail(c, line, "%s: %s", c->key, reason.data);
+		return fail(c, line, "%s: %s", c->levels[2].key, reason.data);
+	return r;
+}
+
+static const struct setting *setting_here(const struct config *c)
+{
+	const char *key = c->levels[2].key;
+
+	if (c->is_ours)
+		return setting_find(key);
+	return strcmp(c->section, "sandbox") == 0 ? setting_find_sandbox_key(key) : NULL;
+}
+
+static const char *expected(enum deerflow_kind kind)
+{
+	return kind == DEERFLOW_LIST      ? "a list"
+	       : kind == DEERFLOW_MAPPING ? "keys with values"
+					  : "one plain value";
+}
+
+static int take_value(struct config *c, const yaml_event_t *e)
+{
+	const struct setting *s = setting_here(c);
+	struct buf reason CLEANUP_BUF = BUF_INIT(0);
+	size_t line = e->start_mark.line;
+	enum deerflow_kind kind;
+	struct deerflow_place at = {
+		.section = c->section,
+		.key = c->levels[2].key,
+		.below = c->depth > 2 ? c->levels[c->depth].key : NULL,
+		.item = c->depth == 4 ? c->levels[3].members - 1 : 0,
+	};
+	int r;
+
+	if (is_null(e))
+		return 0;
+	if (s)
+		return take_setting(c, s, e);
+	if (c->is_ours)
+		return 0;
+	kind = deerflow_kind(c->section, at.key);
+	if (c->depth == 2 && kind != DEERFLOW_UNKNOWN && kind != DEERFLOW_PLAIN)
+		return fail(c, line, "%s: expected %s", at.key, expected(kind));
+	r = deerflow_take(&c->o->deerflow, &at, (const char *)e->data.scalar.value, &reason);
+	if (r == -EINVAL)
+		return fail(c, line, "%s%s%s: %s", at.key, at.below ? "." : "", at.below ?: "",
+			    reason.data);
 	return r;
 }
 
@@ -98,72 +153,119 @@ static int take_value(struct config *c, const yaml_event_t *e)
 static int check_key(struct config *c, size_t line)
 {
 	struct buf reason CLEANUP_BUF = BUF_INIT(0);
+	const char *key = c->levels[2].key;
 	int r;
 
-	if (!c->is_ours || setting_find(c->key))
+	if (!c->is_ours || setting_find(key))
 		return 0;
-	if (setting_is_secret(c->key))
+	if (setting_is_secret(key))
 		r = secret_refuse("a secret in a config file", &reason);
 	else
-		r = setting_unknown("key", c->key, &reason);
+		r = setting_unknown("key", key, &reason);
 	fail(c, line, "%s", reason.data);
 	return r;
 }
 
 static int take_key(struct config *c, const yaml_event_t *e)
 {
-	free(c->key);
-	c->key = strdup((const char *)e->data.scalar.value);
-	if (!c->key)
+	struct level *l = &c->levels[c->depth];
+
+	free(l->key);
+	l->key = strdup((const char *)e->data.scalar.value);
+	if (!l->key)
 		return -ENOMEM;
-	return check_key(c, e->start_mark.line);
+	if (c->depth == 1)
+		c->in_section = strcmp(l->key, c->section) == 0;
+	return c->depth == 2 ? check_key(c, e->start_mark.line) : 0;
 }
 
 /* ---- events ---- */
 
 static int on_scalar(struct config *c, const yaml_event_t *e)
 {
-	bool is_value;
+	struct level *l = &c->levels[c->followed];
+	size_t line = e->start_mark.line;
 	int r = 0;
 
 	if (c->depth == 0)
-		return is_null(e) ? 0 : fail(c, e->start_mark.line, "expected sections with keys");
-	if (c->depth > 2 || (c->depth == 2 && !c->in_section))
+		return is_null(e) ? 0 : fail(c, line, "expected sections with keys");
+	if (c->depth > c->followed)
 		return 0;
 	if (strlen((const char *)e->data.scalar.value) != e->data.scalar.length)
-		return fail(c, e->start_mark.line, "a NUL stands here");
-	is_value = c->expects_value[c->depth];
-	if (c->depth == 1 && !is_value)
-		c->in_section = strcmp((const char *)e->data.scalar.value, c->section) == 0;
-	else if (c->depth == 1 && c->in_section && !is_null(e))
-		return fail(c, e->start_mark.line, "%s: expected a section with keys", c->section);
-	else if (c->depth == 2)
-		r = is_value ? take_value(c, e) : take_key(c, e);
-	c->expects_value[c->depth] = !is_value;
+		return fail(c, line, "a NUL stands here");
+	if (!l->is_mapping)
+		return fail(c, line, "%s: expected keys with values", c->levels[2].key);
+	if (!l->expects_value)
+		r = take_key(c, e);
+	else if (c->depth > 1)
+		r = take_value(c, e);
+	else if (c->in_section && !is_null(e))
+		return fail(c, line, "%s: expected a section with keys", c->section);
+	l->expects_value = !l->expects_value;
 	return r;
 }
 
-/* A mapping or sequence begins. */
+/* What begins below a key of a section: does it concern us? */
+static int check_nested(struct config *c, bool is_mapping, size_t line, bool *ret_follow)
+{
+	const char *key = c->levels[2].key;
+	enum deerflow_kind kind;
+
+	if (c->is_ours || setting_here(c))
+		return fail(c, line, "%s: expected one plain value", key);
+	kind = deerflow_kind(c->section, key);
+	*ret_follow = kind == (is_mapping ? DEERFLOW_MAPPING : DEERFLOW_LIST);
+	if (kind != DEERFLOW_UNKNOWN && !*ret_follow)
+		return fail(c, line, "%s: expected %s", key, expected(kind));
+	return 0;
+}
+
+/* A mapping or sequence begins, inside of one that concerns us. */
+static int check_begin(struct config *c, bool is_mapping, size_t line, bool *ret_follow)
+{
+	struct level *l = &c->levels[c->depth];
+
+	*ret_follow = true;
+	if (c->depth == 0)
+		return is_mapping ? 0 : fail(c, line, "expected sections with keys");
+	if (l->is_mapping && !l->expects_value)
+		return fail(c, line,
+			    c->depth == 1 ? "expected the name of a section" : "expected a key");
+	if (c->depth == 1) {
+		*ret_follow = c->in_section;
+		if (c->in_section && !is_mapping)
+			return fail(c, line, "%s: expected a section with keys", c->section);
+	} else if (c->depth == 2) {
+		return check_nested(c, is_mapping, line, ret_follow);
+	} else if (l->is_mapping || !is_mapping) {
+		return fail(c, line, "%s: nothing is expected this deep", c->levels[2].key);
+	} else {
+		l->members++;
+	}
+	return 0;
+}
+
 static int on_begin(struct config *c, const yaml_event_t *e)
 {
-	bool is_mapping = e->type == YAML_MAPPING_START_EVENT;
-	size_t line = e->start_mark.line;
+	bool is_mapping = e->type == YAML_MAPPING_START_EVENT, follow = false;
+	int r = 0;
 
-	if (c->depth == 0 && !is_mapping)
-		return fail(c, line, "expected sections with keys");
-	if (c->depth == 1 && !c->expects_value[1])
-		return fail(c, line, "expected the name of a section");
-	if (c->depth == 1 && c->in_section && !is_mapping)
-		return fail(c, line, "%s: expected a section with keys", c->section);
-	if (c->depth == 2 && c->in_section && !c->expects_value[2])
-		return fail(c, line, "expected a key");
-	if (c->depth == 2 && c->in_section && (c->is_ours || setting_find_sandbox_key(c->key)))
-		return fail(c, line, "%s: expected one plain value", c->key);
+	if (c->depth == c->followed)
+		r = check_begin(c, is_mapping, e->start_mark.line, &follow);
+	if (r < 0)
+		return r;
 	if (c->depth >= CONFIG_DEPTH_MAX)
-		return fail(c, line, "nested too deep");
+		return fail(c, e->start_mark.line, "nested too deep");
 	c->depth++;
-	if (c->depth <= 2)
-		c->expects_value[c->depth] = false;
+	if (follow) {
+		struct level *l = &c->levels[c->depth];
+
+		assert(c->depth <= LEVELS);
+		c->followed = c->depth;
+		l->is_mapping = is_mapping;
+		l->expects_value = false;
+		l->members = 0;
+	}
 	return 0;
 }
 
@@ -171,8 +273,10 @@ static int on_begin(struct config *c, const yaml_event_t *e)
 static void on_end(struct config *c)
 {
 	c->depth--;
-	if (c->depth == 1 || c->depth == 2)
-		c->expects_value[c->depth] = false;
+	if (c->followed > c->depth)
+		c->followed = c->depth;
+	if (c->depth > 0 && c->followed == c->depth)
+		c->levels[c->depth].expects_value = false;
 }
 
 /*
@@ -181,13 +285,13 @@ static void on_end(struct config *c)
  */
 static int on_alias(struct config *c, const yaml_event_t *e)
 {
-	if (c->depth == 1 && !c->expects_value[1])
+	if (c->depth == 1 && !c->levels[1].expects_value)
 		return fail(c, e->start_mark.line, "expected the name of a section");
 	if (c->depth >= 1 && c->in_section)
 		return fail(c, e->start_mark.line, "%s: aliases are not supported here",
 			    c->section);
 	if (c->depth == 1)
-		c->expects_value[1] = false;
+		c->levels[1].expects_value = false;
 	return 0;
 }
 
@@ -251,7 +355,8 @@ static int read_section(struct options *o, const char *path, const struct buf *t
 	yaml_parser_set_input_string(&c.parser, (const unsigned char *)text->data, text->len);
 	r = follow_events(&c);
 	yaml_parser_delete(&c.parser);
-	free(c.key);
+	for (size_t i = 0; i <= LEVELS; i++)
+		free(c.levels[i].key);
 	return r;
 }
 
@@ -283,14 +388,31 @@ static int read_file(const char *path, struct buf *to, struct buf *why)
 	return r;
 }
 
+/* Where the file is, for what is looked for beside it. */
+static int note_dir(struct options *o, const char *path)
+{
+	char *whole CLEANUP_FREE = NULL;
+	int r = home_absolute(path, &whole);
+	char *slash = r == 0 ? strrchr(whole, '/') : NULL;
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	slash[slash == whole] = '\0';
+	free(o->deerflow.config_dir);
+	o->deerflow.config_dir = STEAL(whole);
+	return 0;
+}
+
 int options_config_file(struct options *o, const char *path, struct buf *why)
 {
+	/* In this order: our own section wins, wherever it stands. */
+	static const char *const sections[] = { "sandbox", "stream_bridge", "threadfs" };
 	struct buf text CLEANUP_BUF = BUF_INIT(0);
 	int r = read_file(path, &text, why);
 
-	if (r < 0)
-		return r;
-	/* In this order: our own section wins, wherever it stands. */
-	r = read_section(o, path, &text, "sandbox", why);
-	return r < 0 ? r : read_section(o, path, &text, "threadfs", why);
+	if (r == 0)
+		r = note_dir(o, path);
+	for (size_t i = 0; i < ARRAY_SIZE(sections) && r == 0; i++)
+		r = read_section(o, path, &text, sections[i], why);
+	return r;
 }

@@ -89,11 +89,17 @@ struct mount_args {
 	bool fake; /* mount(8)'s -f: all but the mounting */
 };
 
+static bool is_source(const char *text)
+{
+	return strstr(text, "://") || strcmp(text, "embedded:") == 0 ||
+	       strncmp(text, "docker:", 7) == 0 || strcmp(text, "provisioner:") == 0;
+}
+
 static int mount_places(struct mount_args *a, int argc, char **argv)
 {
 	int left = argc - optind;
 
-	if (left == 1 && (strstr(argv[optind], "://") || strcmp(argv[optind], "embedded:") == 0))
+	if (left == 1 && is_source(argv[optind]))
 		return wrong("mount", "the mountpoint is missing");
 	if (left > 2)
 		return wrong("mount", "too many arguments, beginning with '%s'", argv[optind + 2]);
@@ -172,6 +178,7 @@ static int read_settings(const struct mount_args *a, struct options *o)
 		r = options_environment(o, &why);
 	forget_variable(SECRET_API_KEY_VARIABLE);
 	forget_variable(SECRET_TOKEN_VARIABLE);
+	forget_variable(DEERFLOW_KEY_VARIABLE);
 	for (size_t i = 0; i < a->o_count && r == 0; i++)
 		if (options_parse(o, a->o[i], &why) < 0)
 			return wrong("mount", "%s", why.len > 0 ? why.data : "out of memory");

@@ -11,15 +11,12 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 
-#include "backend_embedded.h"
-#include "backend_url.h"
+#include "backends.h"
 #include "clock.h"
 #include "contents.h"
 #include "ctl.h"
 #include "file.h"
 #include "fs.h"
-#include "ident.h"
-#include "isolation.h"
 #include "log.h"
 #include "node.h"
 #include "notifier.h"
@@ -67,59 +64,13 @@ static int open_cache(struct mount *m, struct buf *why)
 	return r;
 }
 
-static int open_backend(struct mount *m, struct backend **ret, struct buf *why)
-{
-	const struct options *o = m->opt;
-	int r;
-
-	if (o->source == SOURCE_EMBEDDED) {
-		struct embedded_config c = {
-			.data = o->data,
-			.no_isolation = o->no_isolation,
-			.net_host = o->net_host,
-			.dialect = o->dialect,
-			.ready_ms = o->start_timeout_ms,
-		};
-		char *words CLEANUP_FREE = NULL;
-
-		r = o->no_isolation ? 0 : isolation_check(why);
-		if (r < 0)
-			return r;
-		r = backend_embedded_new(m->fs.loop, &c, ret, &words);
-		if (r < 0)
-			buf_printf(why, "cannot run sandboxes here: %s",
-				   words ?: strerrordesc_np(-r));
-	} else {
-		char id[IDENT_ID_LEN + 1];
-		const char *words = NULL;
-		struct url_config c = {
-			.sandbox = { .url = o->url,
-				     .root = o->root,
-				     .label = o->thread,
-				     .bearer = o->bearer,
-				     .api_key = o->api_key,
-				     .cacert = o->cacert,
-				     .insecure = o->insecure },
-			.user = o->user,
-			.thread = o->thread,
-			.id = id,
-		};
-
-		ident_make(o->user, o->thread, id);
-		r = backend_url_new(m->fs.loop, &c, ret, &words);
-		if (r < 0)
-			buf_printf(why, "%s: %s", o->url, words ?: strerrordesc_np(-r));
-	}
-	return r;
-}
-
 static int open_provider(struct mount *m, struct buf *why)
 {
 	const struct options *o = m->opt;
 	const char *words = NULL;
 	struct provider_config c = {
 		.loop = m->fs.loop,
-		.data = o->source == SOURCE_EMBEDDED ? o->data : NULL,
+		.data = o->source == SOURCE_URL ? NULL : o->data,
 		.start_timeout_ms = o->start_timeout_ms,
 		.idle_timeout_ms = o->idle_timeout_ms,
 		.janitor_ms = 10000,
@@ -130,7 +81,7 @@ static int open_provider(struct mount *m, struct buf *why)
 		.cacert = o->cacert,
 		.insecure = o->insecure,
 	};
-	int r = open_backend(m, &c.backend, why);
+	int r = backends_open(o, m->fs.loop, &c.backend, why);
 
 	if (r < 0)
 		return r;

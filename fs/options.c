@@ -37,7 +37,7 @@ int options_init(struct options *o)
 	int r;
 
 	*o = (struct options){ .source = SOURCE_EMBEDDED, .uid = nobody, .gid = nobody };
-	r = replace(&o->source_text, "embedded:");
+	r = replace(&o->source_text, "embedded:") ?: deerflow_init(&o->deerflow);
 	for (size_t i = 0; i < settings_count && r == 0; i++)
 		if (settings[i].initial)
 			r = setting_set(o, &settings[i], settings[i].initial, &why);
@@ -57,6 +57,10 @@ void options_release(struct options *o)
 	secret_free(o->api_key);
 	secret_free(o->bearer);
 	free(o->api_key_file);
+	free(o->provisioner_key_file);
+	free(o->image);
+	free(o->prefix);
+	deerflow_release(&o->deerflow);
 	free(o->cacert);
 	free(o->cache);
 	free(o->dialect);
@@ -69,18 +73,11 @@ void options_release(struct options *o)
 
 static int refuse_source(const char *source, struct buf *why)
 {
-	static const char *const later[] = { "docker:", "provisioner:" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(later); i++) {
-		if (strncmp(source, later[i], strlen(later[i])) == 0) {
-			buf_printf(why, "%s sources are not supported by this version", later[i]);
-			return -EOPNOTSUPP;
-		}
-	}
 	buf_puts(why, "unknown source '");
 	for (const char *c = source; *c; c++)
 		buf_putc(why, iscntrl((unsigned char)*c) ? '?' : *c);
-	buf_puts(why, "': expected embedded:, http://HOST:PORT or https://HOST:PORT");
+	buf_puts(why, "': expected embedded:, docker:[IMAGE], provisioner:http://HOST:PORT, "
+		      "http://HOST:PORT or https://HOST:PORT");
 	return -EINVAL;
 }
 
@@ -92,36 +89,60 @@ static bool names_user(const char *url)
 	return memchr(host, '@', strcspn(host, "/?#"));
 }
 
-static int set_url(struct options *o, const char *source, struct buf *why)
+/* Replaces what the source was before; url (taken over) and image may be NULL. */
+static int set_source(struct options *o, enum source_kind kind, const char *text, char *url)
+{
+	free(o->url);
+	o->url = url;
+	o->source = kind;
+	o->source_given = true;
+	return replace(&o->source_text, text);
+}
+
+static int set_url(struct options *o, enum source_kind kind, const char *source, const char *text,
+		   struct buf *why)
 {
 	const char *problem = "";
 	char *url = NULL;
 	int r;
 
-	if (names_user(source))
+	if (strstr(text, "//") && names_user(text))
 		return secret_refuse("a user or password in the URL", why);
-	r = url_tidy(source, &url, &problem);
+	r = url_tidy(text, &url, &problem);
 	if (r == -EINVAL)
 		buf_printf(why, "source: %s",
 			   problem); /* not quoted: there may be a secret in it */
-	if (r < 0)
-		return r;
-	free(o->url);
-	o->url = url;
-	o->source = SOURCE_URL;
-	return replace(&o->source_text, source);
+	return r < 0 ? r : set_source(o, kind, source, url);
+}
+
+static int set_docker(struct options *o, const char *source, const char *image, struct buf *why)
+{
+	const struct setting *s = setting_find("image");
+	struct buf reason CLEANUP_BUF = BUF_INIT(0);
+	int r = *image ? setting_set(o, s, image, &reason) : 0;
+
+	if (r == -EINVAL)
+		buf_printf(why, "source: %s", reason.data);
+	return r < 0 ? r : set_source(o, SOURCE_DOCKER, source, NULL);
 }
 
 int options_source(struct options *o, const char *source, struct buf *why)
 {
+	static const char provisioner[] = "provisioner:", docker[] = "docker:";
+	const char *rest;
+
 	if (strncasecmp(source, "http://", 7) == 0 || strncasecmp(source, "https://", 8) == 0)
-		return set_url(o, source, why);
-	if (strcmp(source, "embedded:") != 0)
+		return set_url(o, SOURCE_URL, source, source, why);
+	if (strcmp(source, "embedded:") == 0)
+		return set_source(o, SOURCE_EMBEDDED, source, NULL);
+	if (strncmp(source, docker, strlen(docker)) == 0)
+		return set_docker(o, source, source + strlen(docker), why);
+	if (strncmp(source, provisioner, strlen(provisioner)) != 0)
 		return refuse_source(source, why);
-	free(o->url);
-	o->url = NULL;
-	o->source = SOURCE_EMBEDDED;
-	return replace(&o->source_text, source);
+	rest = source + strlen(provisioner);
+	if (!*rest) /* a config file may say where it is */
+		return set_source(o, SOURCE_PROVISIONER, source, NULL);
+	return set_url(o, SOURCE_PROVISIONER, source, rest, why);
 }
 
 /* ---- the environment ---- */
@@ -156,6 +177,7 @@ int options_environment(struct options *o, struct buf *why)
 {
 	const char *key = variable(SECRET_API_KEY_VARIABLE);
 	const char *token = variable(SECRET_TOKEN_VARIABLE);
+	const char *provisioner = variable(DEERFLOW_KEY_VARIABLE);
 	int r = 0;
 
 	for (size_t i = 0; i < settings_count && r == 0; i++)
@@ -168,6 +190,13 @@ int options_environment(struct options *o, struct buf *why)
 	}
 	if (r == 0 && token)
 		r = secret_set(&o->bearer, SECRET_TOKEN_VARIABLE, token, why);
+	if (r == 0 && provisioner)
+		r = secret_set(&o->deerflow.provisioner_key, DEERFLOW_KEY_VARIABLE, provisioner,
+			       why);
+	if (r == 0 && provisioner) { /* as above */
+		free(o->provisioner_key_file);
+		o->provisioner_key_file = NULL;
+	}
 	return r;
 }
 
@@ -273,8 +302,10 @@ static int default_dir(char **to, const char *option, const char *xdg, const cha
 
 int options_finish(struct options *o, struct buf *why)
 {
-	int r = default_dir(&o->data, "data", "XDG_STATE_HOME", ".local/state", why);
+	int r = deerflow_finish(o, why);
 
+	if (r == 0)
+		r = default_dir(&o->data, "data", "XDG_STATE_HOME", ".local/state", why);
 	if (r == 0)
 		r = default_dir(&o->cache, "cache", "XDG_CACHE_HOME", ".cache", why);
 	if (r < 0)
@@ -283,11 +314,11 @@ int options_finish(struct options *o, struct buf *why)
 		o->uid = getuid();
 	if (o->gid == nobody)
 		o->gid = getgid();
-	if (o->source == SOURCE_URL && o->dialect) {
+	if (o->source != SOURCE_EMBEDDED && o->dialect) {
 		buf_puts(why, "option dialect: only embedded sandboxes can be told theirs");
 		return -EINVAL;
 	}
-	if (o->source == SOURCE_URL && o->cacert && access(o->cacert, R_OK) < 0) {
+	if (o->source != SOURCE_EMBEDDED && o->cacert && access(o->cacert, R_OK) < 0) {
 		r = -errno;
 		buf_printf(why, "option cacert: '%s' cannot be read: %s", o->cacert,
 			   strerrordesc_np(-r));
@@ -321,6 +352,11 @@ void options_print(const struct options *o, struct buf *to)
 		buf_printf(to, "api_key=%s\n", hidden);
 	if (o->bearer)
 		buf_printf(to, "token=%s\n", hidden);
+	if (o->deerflow.provisioner_key)
+		buf_printf(to, "provisioner_api_key=%s\n", hidden);
+	if (o->source == SOURCE_DOCKER || o->source == SOURCE_PROVISIONER)
+		buf_printf(to, "ownership=%s\n",
+			   o->deerflow.ownership.type == OWNERSHIP_REDIS ? "redis" : "memory");
 }
 
 /* Appends words, broken into lines that begin at HELP_COLUMN; the first one stands at `column`. */

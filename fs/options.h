@@ -9,9 +9,10 @@
 #include <sys/types.h>
 
 #include "buf.h"
+#include "deerflow.h"
 #include "util.h"
 
-enum source_kind { SOURCE_EMBEDDED, SOURCE_URL };
+enum source_kind { SOURCE_EMBEDDED, SOURCE_URL, SOURCE_DOCKER, SOURCE_PROVISIONER };
 enum symlinks { SYMLINKS_CONTAIN, SYMLINKS_DENY, SYMLINKS_RAW };
 enum debug_topic {
 	DEBUG_FUSE = 1,
@@ -23,8 +24,9 @@ enum debug_topic {
 
 struct options {
 	enum source_kind source;
+	bool source_given; /* by somebody who may choose, not by default */
 	char *source_text; /* as given: "embedded:" or the URL */
-	char *url;         /* SOURCE_URL */
+	char *url;         /* SOURCE_URL, SOURCE_PROVISIONER */
 
 	char *data, *user, *thread;
 	char *root; /* NULL: found out */
@@ -42,6 +44,7 @@ struct options {
 
 	char *api_key, *bearer; /* secret: from the environment or a file */
 	char *api_key_file;     /* read by options_finish() */
+	char *provisioner_key_file;
 	char *cacert;
 	bool insecure;
 
@@ -50,10 +53,14 @@ struct options {
 	bool no_isolation, net_host;
 	char *dialect; /* of embedded sandboxes; for tests; NULL: the program's default */
 
+	char *image, *prefix; /* of containers; NULL: deer-flow's */
+	unsigned port;        /* the first that is tried for one */
+
 	unsigned debug; /* of enum debug_topic */
 	char *log;      /* NULL: none */
 
 	/* not in the table */
+	struct deerflow deerflow;
 	char *mountpoint; /* absolute */
 	bool foreground;
 };

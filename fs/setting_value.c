@@ -246,6 +246,16 @@ static int set_thread(const struct setting *s, void *to, const char *value, stru
 	return take(to, strdup(value));
 }
 
+static int set_name(const struct setting *s, void *to, const char *value, struct buf *why)
+{
+	for (const char *c = value; *c; c++)
+		if (!isgraph((unsigned char)*c))
+			return refuse(why, value, "a name without blanks");
+	if (!isalnum((unsigned char)value[0]))
+		return refuse(why, value, "a name that begins with a letter or digit");
+	return take(to, strdup(value));
+}
+
 static int find_word(const struct setting *s, const char *value, size_t len)
 {
 	for (int i = 0; s->words[i]; i++)
@@ -317,7 +327,8 @@ int setting_set(struct options *o, const struct setting *s, const char *value, s
 		[SETTING_GID] = set_gid,       [SETTING_PATH] = set_path,
 		[SETTING_ROOT] = set_root,     [SETTING_USER] = set_user,
 		[SETTING_THREAD] = set_thread, [SETTING_WORD] = set_word,
-		[SETTING_TEXT] = set_word,     [SETTING_TOPICS] = set_topics,
+		[SETTING_TEXT] = set_word,     [SETTING_NAME] = set_name,
+		[SETTING_TOPICS] = set_topics,
 	};
 
 	if (!value && s->kind == SETTING_BOOL)
@@ -400,6 +411,7 @@ bool setting_show(const struct options *o, const struct setting *s, struct buf *
 	case SETTING_USER:
 	case SETTING_THREAD:
 	case SETTING_TEXT:
+	case SETTING_NAME:
 		break;
 	}
 	text = *(char *const *)f;

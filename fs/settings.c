@@ -183,6 +183,35 @@ const struct setting settings[] = {
 	  .words = net_words,
 	  .initial = "none",
 	  .meaning = "which network embedded sandboxes have" },
+	{ .name = "provisioner_key_file",
+	  FIELD(provisioner_key_file),
+	  .kind = SETTING_PATH,
+	  .value = "FILE",
+	  .otherwise = "$THREADFS_PROVISIONER_API_KEY",
+	  .meaning = "holds the API key of a provisioner" },
+	{ .name = "image",
+	  FIELD(image),
+	  .kind = SETTING_NAME,
+	  .value = "IMAGE",
+	  .otherwise = "deer-flow's",
+	  .sandbox_key = "image",
+	  .meaning = "what containers are made of" },
+	{ .name = "prefix",
+	  FIELD(prefix),
+	  .kind = SETTING_NAME,
+	  .value = "NAME",
+	  .otherwise = "deer-flow-sandbox",
+	  .sandbox_key = "container_prefix",
+	  .meaning = "how the names of containers begin" },
+	{ .name = "port",
+	  FIELD(port),
+	  .kind = SETTING_COUNT,
+	  .value = "N",
+	  .min = 1,
+	  .max = 65535,
+	  .initial = "8080",
+	  .sandbox_key = "port",
+	  .meaning = "the first port that is tried for a container" },
 	{ .name = "debug",
 	  FIELD(debug),
 	  .kind = SETTING_TOPICS,
@@ -224,7 +253,8 @@ const struct setting *setting_find_sandbox_key(const char *key)
 
 bool setting_is_secret(const char *name)
 {
-	static const char *const names[] = { "api_key", "apikey", "token", "bearer", "password" };
+	static const char *const names[] = { "api_key", "apikey",   "token",
+					     "bearer",  "password", "provisioner_api_key" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (strcasecmp(name, names[i]) == 0)

@@ -24,6 +24,7 @@ enum setting_kind {
 	SETTING_THREAD, /* char *, see ident.h */
 	SETTING_WORD,   /* one of words: its place among them, as a bool or an enum */
 	SETTING_TEXT,   /* one of words: char * */
+	SETTING_NAME,   /* char *, printable, without blanks */
 	SETTING_TOPICS, /* unsigned, a bit for each of words */
 };
 

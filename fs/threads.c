@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "entry.h"
 #include "ident.h"
+#include "log.h"
 #include "ops.h"
 #include "workers.h"
 
@@ -157,11 +158,14 @@ struct quest {
 	struct errand errand;
 	struct remote remote;
 	struct attr attr;
+	struct entries entries;
+	size_t made; /* directories of a new thread */
 	enum { QUEST_LISTS, QUEST_ERRAND, QUEST_REMOTE } at;
 };
 
 static void quest_free(struct quest *q)
 {
+	entries_release(&q->entries);
 	thread_unref(q->thread);
 	node_unref(q->dir);
 	free(q);
@@ -213,6 +217,52 @@ static void begin_errand(struct quest *q, int64_t timeout_ms, void (*done)(struc
 	q->errand.call.ctx = q;
 }
 
+/* ---- where the files are ---- */
+
+static const char *const thread_dirs[] = { "workspace", "uploads", "outputs" };
+
+/* Whether a thread's directories are made where the sandbox runs, and not on this machine. */
+static bool keeps_files_itself(const struct fs *fs)
+{
+	return fs->opt->source == SOURCE_PROVISIONER;
+}
+
+static void furnish(struct quest *q);
+
+static void furnish_start(struct remote *r, struct sandbox *sb)
+{
+	struct quest *q = CONTAINER_OF(r, struct quest, remote);
+	struct buf path CLEANUP_BUF = BUF_INIT(0);
+
+	buf_printf(&path, "%s/%s", sandbox_root(sb), thread_dirs[q->made]);
+	if (path.error)
+		remote_fail(r, -ENOMEM);
+	else
+		sandbox_mkdir(sb, &r->call, path.data, 0777, NULL);
+}
+
+static void furnished(struct remote *r, int err)
+{
+	struct quest *q = CONTAINER_OF(r, struct quest, remote);
+
+	if (err < 0 && err != -EEXIST) /* as others made it, so it is */
+		log_debug("%s: no directory %s: %s", q->thread->id, thread_dirs[q->made],
+			  strerrordesc_np(-err));
+	q->made++;
+	furnish(q);
+}
+
+/* A new thread has the directories that deer-flow's have. */
+static void furnish(struct quest *q)
+{
+	if (q->made == ARRAY_SIZE(thread_dirs) || q->interrupted) {
+		quest_end(q, 0);
+		return;
+	}
+	q->remote = (struct remote){ 0 };
+	remote_begin(&q->remote, q->thread, furnish_start, furnished);
+}
+
 /* ---- making one ---- */
 
 static void make_start(struct remote *r, struct sandbox *sb)
@@ -234,7 +284,10 @@ static void made(struct remote *r, int err)
 		node_doubt_attr(n);
 		node_unref(n);
 	}
-	quest_end(q, err);
+	if (err == 0 && keeps_files_itself(q->fs))
+		furnish(q);
+	else
+		quest_end(q, err);
 }
 
 /* A first operation on its sandbox is what makes it. */
@@ -354,6 +407,52 @@ static void forgotten(struct call *call)
 	quest_free(q);
 }
 
+static void forget(struct quest *q)
+{
+	struct thread *t = q->thread;
+
+	thread_let_go(t);
+	t->removing = true;
+	begin_errand(q, q->fs->opt->start_timeout_ms, forgotten);
+	tenant_forget(t->tenant, &q->errand);
+}
+
+static void look_start(struct remote *r, struct sandbox *sb)
+{
+	struct quest *q = CONTAINER_OF(r, struct quest, remote);
+
+	entries_release(&q->entries);
+	sandbox_list(sb, &r->call, sandbox_root(sb), 2, &q->entries);
+}
+
+static bool is_bare(const struct entries *e)
+{
+	for (size_t i = 0; i < e->n; i++) {
+		bool is_ours = false;
+
+		for (size_t k = 0; k < ARRAY_SIZE(thread_dirs); k++)
+			is_ours |= strcmp(e->v[i].name, thread_dirs[k]) == 0;
+		if (!is_ours || !S_ISDIR(e->v[i].attr.mode))
+			return false;
+	}
+	return !e->dropped && !e->truncated && !e->incomplete;
+}
+
+static void looked(struct remote *r, int err)
+{
+	struct quest *q = CONTAINER_OF(r, struct quest, remote);
+
+	if (err == 0 && !is_bare(&q->entries))
+		err = -ENOTEMPTY;
+	if (err == 0 && q->parked.req) {
+		forget(q);
+		return;
+	}
+	if (q->parked.req)
+		parked_err(&q->parked, err);
+	quest_free(q);
+}
+
 void threads_op_rmdir(fuse_req_t req, struct node *dir, const char *name)
 {
 	struct thread *t = thread_find(dir->fs, name);
@@ -370,8 +469,10 @@ void threads_op_rmdir(fuse_req_t req, struct node *dir, const char *name)
 	q = quest_new(req, dir, name);
 	if (!q)
 		return;
-	thread_let_go(t);
-	t->removing = true;
-	begin_errand(q, q->fs->opt->start_timeout_ms, forgotten);
-	tenant_forget(t->tenant, &q->errand);
+	if (keeps_files_itself(q->fs)) { /* the provider cannot see whether there are any */
+		q->at = QUEST_REMOTE;
+		remote_begin(&q->remote, t, look_start, looked);
+	} else {
+		forget(q);
+	}
 }

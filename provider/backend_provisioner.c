@@ -18,6 +18,7 @@
 
 #include "answer.h"
 #include "jsonw.h"
+#include "lock.h"
 #include "log.h"
 #include "request.h"
 #include "status.h"
@@ -662,4 +663,57 @@ int backend_provisioner_new(struct loop *loop, const struct provisioner_config *
 	}
 	*ret = &b->base;
 	return 0;
+}
+
+/* ---- is it there? ---- */
+
+struct check {
+	struct backend_op op;
+	struct backend *b;
+	struct lock lock;
+	pthread_cond_t cond;
+	bool done; /* guarded by lock */
+};
+
+static void on_checked(struct backend_op *op)
+{
+	struct check *c = CONTAINER_OF(op, struct check, op);
+
+	lock(&c->lock);
+	c->done = true;
+	pthread_cond_signal(&c->cond);
+	unlock(&c->lock);
+}
+
+static void begin_check(void *ctx)
+{
+	struct check *c = ctx;
+
+	provisioner_list(c->b, &c->op);
+}
+
+static void settle(void *ctx UNUSED)
+{
+}
+
+int backend_provisioner_check(struct backend *b, char **ret_why)
+{
+	struct check c = { .op.done = on_checked, .b = b };
+	int r;
+
+	lock_init(&c.lock);
+	pthread_cond_init(&c.cond, NULL);
+	loop_run(b->loop, begin_check, &c);
+	lock(&c.lock);
+	while (!c.done)
+		pthread_cond_wait(&c.cond, &c.lock.mutex);
+	unlock(&c.lock);
+	loop_run(b->loop, settle, NULL); /* it may still be in on_checked() */
+	r = c.op.error;
+	if (r < 0)
+		*ret_why = STEAL(c.op.why);
+	backend_op_clear(&c.op);
+	pthread_cond_destroy(&c.cond);
+	lock_destroy(&c.lock);
+	return r;
 }

@@ -26,3 +26,9 @@ struct provisioner_config {
 /* Everything is copied. Returns 0, or a negative errno with ret_why (static). */
 int backend_provisioner_new(struct loop *loop, const struct provisioner_config *config,
 			    struct backend **ret, const char **ret_why) MUST_CHECK;
+
+/*
+ * Asks it for its list: 0, or a negative errno with words (for the caller to free). Blocks up
+ * to 10 s; not on the loop's thread.
+ */
+int backend_provisioner_check(struct backend *b, char **ret_why) MUST_CHECK;

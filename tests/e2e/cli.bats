@@ -76,8 +76,9 @@ fails() {
 		mount m -o ro,ligner=3
 	usage "option linger: 'soon': expected seconds, such as 30 or 0.5 (see threadfs help mount)" \
 		mount m -o linger=soon
-	usage "docker: sources are not supported by this version (see threadfs help mount)" \
-		mount docker: m
+	usage "the mountpoint is missing (see threadfs help mount)" mount docker:some/image
+	usage "source: the URL does not start with http:// or https:// (see threadfs help mount)" \
+		mount provisioner:host:8002 m
 	fails "the mountpoint 'none': No such file or directory" mount none
 	fails "config file 'none' cannot be read: No such file or directory" mount m --config none
 }

@@ -60,8 +60,9 @@ opts() {
 
 @test "unknown sources" {
 	refused 2 "*unknown source 'foo:'*embedded:*" mount foo: "$M"
-	refused 2 "*docker:*not supported*" mount docker: "$M"
-	refused 2 "*provisioner:*not supported*" mount provisioner:http://localhost:8002 "$M"
+	refused 1 "*expected provisioner:http://HOST:8002*" mount provisioner: "$M"
+	refused 1 "*http://127.0.0.1:9: the provisioner does not answer*" \
+		mount provisioner:http://127.0.0.1:9 "$M"
 	refused 2 "*source*" mount http:// "$M"
 	run "$THREADFS" mount http://me:s3cret@localhost:1 "$M"
 	[ "$status" = 2 ]
@@ -84,7 +85,7 @@ opts() {
 	cat >"$T/c.yaml" <<-'YAML'
 		models: [{name: x}]
 		sandbox:
-		  use: something.else:Provider
+		  use: deerflow.sandbox.local:LocalSandboxProvider
 		  idle_timeout: 77
 		  replicas: 7
 		  unknown_key: {a: b}

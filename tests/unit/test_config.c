@@ -184,7 +184,7 @@ static void test_bad_values(void **state UNUSED)
 	refused("sandbox:\n  replicas: many\n", 2,
 		"replicas: 'many': expected a number from 0 to 100000");
 	refused("threadfs:\n  ligner: 3\n", 2, "unknown key 'ligner': did you mean 'linger'?");
-	refused("threadfs:\n  image: x\n", 2, "unknown key 'image'");
+	refused("threadfs:\n  models: x\n", 2, "unknown key 'models'");
 	refused("threadfs:\n  linger: [1]\n", 2, "linger: expected one plain value");
 	refused("threadfs:\n  linger: {a: 1}\n", 2, "linger: expected one plain value");
 	refused("sandbox:\n  replicas:\n    - 1\n", 3, "replicas: expected one plain value");

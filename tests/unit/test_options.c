@@ -410,17 +410,21 @@ static void source_refused(const char *source, int error, const char *words)
 
 static void test_sources(void **state UNUSED)
 {
-	source_refused("docker:", -EOPNOTSUPP, "docker: sources are not supported by this version");
-	source_refused("docker:image:tag", -EOPNOTSUPP,
-		       "docker: sources are not supported by this version");
-	source_refused("provisioner:http://h:8002", -EOPNOTSUPP,
-		       "provisioner: sources are not supported by this version");
 	source_refused("ftp://host", -EINVAL,
-		       "unknown source 'ftp://host': expected embedded:, http://HOST:PORT or "
-		       "https://HOST:PORT");
+		       "unknown source 'ftp://host': expected embedded:, docker:[IMAGE], "
+		       "provisioner:http://HOST:PORT, http://HOST:PORT or https://HOST:PORT");
 	source_refused("", -EINVAL,
-		       "unknown source '': expected embedded:, http://HOST:PORT or "
-		       "https://HOST:PORT");
+		       "unknown source '': expected embedded:, docker:[IMAGE], "
+		       "provisioner:http://HOST:PORT, http://HOST:PORT or https://HOST:PORT");
+	source_refused("docker:an image", -EINVAL,
+		       "source: 'an image': expected a name without blanks");
+	source_refused("docker:--privileged", -EINVAL,
+		       "source: '--privileged': expected a name that begins with a letter or "
+		       "digit");
+	source_refused("provisioner:host:8002", -EINVAL,
+		       "source: the URL does not start with http:// or https://");
+	source_refused("provisioner:http://h?key=hush", -EINVAL,
+		       "source: the URL has a query or a fragment");
 	source_refused("http://", -EINVAL, "source: the URL has no host");
 	source_refused("http://h/?api_key=hush", -EINVAL,
 		       "source: the URL has a query or a fragment");
@@ -430,6 +434,16 @@ static void test_sources(void **state UNUSED)
 	assert_string_equal(o.url, "https://host:8443/base");
 	assert_string_equal(o.source_text, "https://host:8443/base/");
 	assert_int_equal(options_source(&o, "http://host/a@b", &why), 0);
+	assert_int_equal(options_source(&o, "provisioner:http://h:8002/", &why), 0);
+	assert_int_equal(o.source, SOURCE_PROVISIONER);
+	assert_string_equal(o.url, "http://h:8002");
+	assert_string_equal(o.source_text, "provisioner:http://h:8002/");
+	assert_int_equal(options_source(&o, "docker:some/image:1.0", &why), 0);
+	assert_int_equal(o.source, SOURCE_DOCKER);
+	assert_null(o.url);
+	assert_string_equal(o.image, "some/image:1.0");
+	assert_int_equal(options_source(&o, "docker:", &why), 0);
+	assert_string_equal(o.image, "some/image:1.0");
 	assert_int_equal(options_source(&o, "embedded:", &why), 0);
 	assert_int_equal(o.source, SOURCE_EMBEDDED);
 	assert_null(o.url);
