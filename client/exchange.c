@@ -323,29 +323,52 @@ static void wire_over(void *ctx, int err, const char *why)
 	exchange_over(x, err, why);
 }
 
+/* A reading, or a POST all of which is in memory. It may be asked twice: see WIRE_UNFIT. */
+static bool is_for_wire(const struct exchange *x)
+{
+	const struct sandbox *sb = x->op->sb;
+
+	if (!x->direct || !x->idempotent || x->fresh || x->unfit || sb->unfit || !sb->socket)
+		return false;
+	if (x->form_path)
+		return x->form.len > 0;
+	return x->body.len > 0 || exchange_is_plain_get(x);
+}
+
+static void print_request(const struct exchange *x, struct buf *to)
+{
+	const struct buf *body = x->form_path ? &x->form : &x->body;
+	const struct curl_slist *h;
+
+	buf_printf(to,
+		   "%s %s HTTP/1.1\r\nHost: sandbox\r\nUser-Agent: threadfs/" THREADFS_VERSION
+		   "\r\nAccept: */*\r\n",
+		   x->method, x->target);
+	for (h = x->op->sb->credentials; h; h = h->next)
+		buf_printf(to, "%s\r\n", h->data);
+	for (h = x->headers; h; h = h->next)
+		buf_printf(to, "%s\r\n", h->data);
+	if (body->len > 0)
+		buf_printf(to, "%s\r\nContent-Length: %zu\r\n",
+			   x->form_path ? x->form_type : EXCHANGE_JSON_TYPE, body->len);
+	buf_puts(to, "\r\n");
+	buf_append(to, body->data, body->len);
+}
+
 /* False: libcurl has to do it. */
 static bool ask_directly(struct exchange *x)
 {
 	static const struct wire_user user = { wire_moved, wire_data, wire_space, wire_over };
 	struct sandbox *sb = x->op->sb;
 	struct buf b CLEANUP_BUF = BUF_INIT(0);
-	const struct curl_slist *h;
 
-	if (!x->direct || x->unfit || sb->unfit || !sb->socket || !exchange_is_plain_get(x))
+	if (!is_for_wire(x) || (!sb->wires && wires_new(sb->loop, sb->socket, &sb->wires) < 0))
 		return false;
-	if (!sb->wires && wires_new(sb->loop, sb->socket, &sb->wires) < 0)
-		return false;
-	buf_printf(&b,
-		   "GET %s HTTP/1.1\r\nHost: sandbox\r\nUser-Agent: threadfs/" THREADFS_VERSION
-		   "\r\nAccept: */*\r\n",
-		   x->target);
-	for (h = sb->credentials; h; h = h->next)
-		buf_printf(&b, "%s\r\n", h->data);
-	for (h = x->headers; h; h = h->next)
-		buf_printf(&b, "%s\r\n", h->data);
-	buf_puts(&b, "\r\n");
+	print_request(x, &b);
 	if (!b.error)
-		x->wire = wire_ask(sb->wires, b.data, b.len, &user, x);
+		x->wire = wire_ask(sb->wires, &b, &user, x);
+	if (x->wire && !x->form_path)
+		x->sent = x->body.len;
 	return x->wire;
 }
 
@@ -361,7 +384,10 @@ static void begin_try(struct exchange *x)
 	x->knows_head = false;
 	x->why[0] = 0;
 	buf_reset(&x->answer);
-	r = ask_directly(x) ? 0 : exchange_curl_begin(x);
+	exchange_rewind(x);
+	r = exchange_form_begin(x);
+	if (r == 0 && !ask_directly(x))
+		r = exchange_curl_begin(x);
 	if (r < 0 && !x->error)
 		exchange_decide(x, r, "the request could not be made");
 	if (r < 0)

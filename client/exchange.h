@@ -16,6 +16,7 @@
 
 #include "buf.h"
 #include "op.h"
+#include "uuid.h"
 
 /* Requests of one lane never wait for those of another. */
 enum lane {
@@ -42,7 +43,7 @@ struct exchange {
 	enum lane lane;
 	bool idempotent;    /* may be sent again: after a connection that broke, after 502 to 504 */
 	bool fresh;         /* on a connection of its own, never a reused one */
-	bool direct;        /* a GET for data() that needs nothing of libcurl's: see wire.h */
+	bool direct;        /* needs nothing of libcurl's if it is idempotent: see wire.h */
 	int64_t timeout_ms; /* of one try, the wait in the lane included; 0: none. -ETIMEDOUT */
 
 	/* a form with one file, its bytes coming from read(); NULL: none */
@@ -91,6 +92,7 @@ struct exchange {
 	struct curl_slist *all_headers;
 	struct buf form_head, form_tail; /* what the form has around the file */
 	struct buf form;                 /* all of a small one */
+	char form_type[UUID_LEN + 64];   /* its header */
 	size_t sent;                     /* of body, or of form_head and form_tail */
 	bool form_ended;                 /* the file, not its tail */
 	size_t header_bytes;             /* of the answer */

@@ -10,7 +10,6 @@
 #include "exchange_i.h"
 #include "pool.h"
 #include "status.h"
-#include "uuid.h"
 
 enum {
 	CONNECT_MS = 10000,
@@ -28,7 +27,6 @@ enum {
 	QUICK_BUFFER = 16 * 1024,
 	STREAM_BUFFER = 64 * 1024 - 1984,
 	UPLOAD_BUFFER = 512 * 1024 - 1984,
-	FORM_AT_ONCE = 32 * 1024, /* a file so small goes in one packet with the header */
 	/*
 	 * What a unix socket holds until the server takes it. The default, 208
 	 * KiB, is less than one buffer: client and server would take turns,
@@ -82,39 +80,6 @@ static size_t on_read_body(char *to, size_t size, size_t n, void *ctx)
 	return n;
 }
 
-/* The next bytes of the form: its head, the file, its tail. 0 at the end, or as read(). */
-static ssize_t next_of_form(struct exchange *x, char *to, size_t len)
-{
-	size_t head = x->form_head.len, all = head + x->form_tail.len, n;
-	uint64_t left = UINT64_MAX;
-	ssize_t got;
-	char more;
-
-	if (x->sent < head || x->form_ended) {
-		bool in_head = x->sent < head;
-		const char *from = in_head ? x->form_head.data + x->sent
-					   : x->form_tail.data + (x->sent - head);
-
-		n = MIN(len, (in_head ? head : all) - x->sent);
-		memcpy(to, from, n);
-		x->sent += n;
-		return (ssize_t)n;
-	}
-	if (x->form_size >= 0)
-		left = (uint64_t)x->form_size - x->form_sent;
-	got = left ? x->read(x, to, MIN(len, left)) : x->read(x, &more, 1);
-	if (got > 0 && left == 0)
-		return exchange_decide(x, -EIO, "the file goes on behind its size");
-	if (got == 0 && left > 0 && x->form_size >= 0)
-		return exchange_decide(x, -EIO, "the file ends before its size");
-	if (got > 0)
-		x->form_sent += (uint64_t)got;
-	if (got != 0)
-		return got;
-	x->form_ended = true;
-	return next_of_form(x, to, len);
-}
-
 static size_t on_read_form(char *to, size_t size, size_t n, void *ctx)
 {
 	struct exchange *x = ctx;
@@ -124,7 +89,7 @@ static size_t on_read_form(char *to, size_t size, size_t n, void *ctx)
 	n *= size;
 	op_progress(x->op);
 	do {
-		got = next_of_form(x, to + have, n - have);
+		got = exchange_form_next(x, to + have, n - have);
 		have += got > 0 ? (size_t)got : 0;
 	} while (got > 0 && have < n);
 	if (got == -EAGAIN && have == 0) {
@@ -138,13 +103,6 @@ static size_t on_read_form(char *to, size_t size, size_t n, void *ctx)
 	return have;
 }
 
-static void rewind_body(struct exchange *x)
-{
-	x->sent = 0;
-	x->form_sent = 0;
-	x->form_ended = false;
-}
-
 /*
  * libcurl sends a request again when a reused connection broke before the first
  * byte of the answer came. The server may have acted on it, so only what is
@@ -156,7 +114,7 @@ static int on_seek(void *ctx, curl_off_t offset, int origin)
 
 	if (!x->idempotent || origin != SEEK_SET || offset != 0)
 		return CURL_SEEKFUNC_FAIL;
-	rewind_body(x);
+	exchange_rewind(x);
 	return CURL_SEEKFUNC_OK;
 }
 
@@ -218,7 +176,9 @@ static int set_headers(struct exchange *x)
 	for (h = x->headers; r == 0 && h; h = h->next)
 		r = exchange_add_header(&x->all_headers, h->data);
 	if (r == 0 && x->body.len > 0)
-		r = exchange_add_header(&x->all_headers, "Content-Type: application/json");
+		r = exchange_add_header(&x->all_headers, EXCHANGE_JSON_TYPE);
+	if (r == 0 && x->form_path)
+		r = exchange_add_header(&x->all_headers, x->form_type);
 	if (r == 0 && x->form_path && x->form_size < 0)
 		r = exchange_add_header(&x->all_headers, "Transfer-Encoding: chunked");
 	if (r == 0)
@@ -226,62 +186,12 @@ static int set_headers(struct exchange *x)
 	return r;
 }
 
-/*
- * The form is made by hand: libcurl's own reads through one more layer, cannot
- * tell that a file goes on behind its size, and waits for one that ends early.
- */
-static int make_form(struct exchange *x)
-{
-	char boundary[UUID_LEN + 1], type[UUID_LEN + 64];
-
-	uuid_make(boundary);
-	buf_reset(&x->form_head);
-	buf_reset(&x->form_tail);
-	buf_printf(&x->form_head,
-		   "--%s\r\nContent-Disposition: form-data; name=\"path\"\r\n\r\n"
-		   "%s\r\n--%s\r\nContent-Disposition: form-data; name=\"file\"; "
-		   "filename=\"file\"\r\nContent-Type: application/octet-stream\r\n\r\n",
-		   boundary, x->form_path, boundary);
-	buf_printf(&x->form_tail, "\r\n--%s--\r\n", boundary);
-	if (x->form_head.error || x->form_tail.error)
-		return -ENOMEM;
-	snprintf(type, sizeof(type), "Content-Type: multipart/form-data; boundary=%s", boundary);
-	return exchange_add_header(&x->all_headers, type);
-}
-
-/*
- * All of a small form in memory, which libcurl sends together with the header: the server wakes
- * up once. libcurl asks nobody before it sends such a body again, so it is only for what
- * may be. Leaves it to be read piece by piece where its bytes are not there yet.
- */
-static int gather_form(struct exchange *x)
-{
-	char piece[4096];
-	ssize_t n;
-
-	buf_reset(&x->form);
-	if (!x->idempotent || x->form_size < 0 || x->form_size > FORM_AT_ONCE)
-		return 0;
-	while ((n = next_of_form(x, piece, sizeof(piece))) > 0)
-		if (buf_append(&x->form, piece, (size_t)n) < 0)
-			return -ENOMEM;
-	if (n < 0) {
-		buf_reset(&x->form);
-		rewind_body(x);
-	}
-	return n == -EAGAIN ? 0 : (int)n;
-}
-
-static int set_post(struct exchange *x)
+static void set_post(struct exchange *x)
 {
 	curl_off_t size = (curl_off_t)x->body.len;
 	CURL *e = x->easy;
-	int r = 0;
 
 	if (x->form_path) {
-		r = make_form(x);
-		if (r == 0)
-			r = gather_form(x);
 		size = x->form_size;
 		if (size >= 0)
 			size += (curl_off_t)(x->form_head.len + x->form_tail.len);
@@ -294,20 +204,18 @@ static int set_post(struct exchange *x)
 	curl_easy_setopt(e, CURLOPT_READDATA, x);
 	curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, on_seek);
 	curl_easy_setopt(e, CURLOPT_SEEKDATA, x);
-	return r;
 }
 
-static int set_body(struct exchange *x)
+static void set_body(struct exchange *x)
 {
 	CURL *e = x->easy;
 
 	if (strcmp(x->method, "POST") == 0)
-		return set_post(x);
-	if (strcmp(x->method, "HEAD") == 0)
+		set_post(x);
+	else if (strcmp(x->method, "HEAD") == 0)
 		curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
 	else if (strcmp(x->method, "GET") != 0)
 		curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, x->method);
-	return 0;
 }
 
 static void set_connection(struct exchange *x)
@@ -384,7 +292,6 @@ int exchange_curl_begin(struct exchange *x)
 	char *url CLEANUP_FREE = NULL;
 	int r;
 
-	rewind_body(x);
 	x->uploaded = 0;
 	x->header_bytes = 0;
 	x->whole_head = false;
@@ -409,9 +316,8 @@ int exchange_curl_begin(struct exchange *x)
 		set_callbacks(x);
 		x->is_set = true;
 	}
-	r = set_body(x);
-	if (r == 0)
-		r = set_headers(x);
+	set_body(x);
+	r = set_headers(x);
 	if (r == 0)
 		r = pool_add(sb->pool, x->easy);
 	return r;

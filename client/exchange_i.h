@@ -1,6 +1,7 @@
 /*
- * One exchange, inside: for exchange.c, which gives it its turn and takes its answer, and
- * exchange_curl.c, which has libcurl do it. Loop thread only.
+ * One exchange, inside: for exchange.c, which gives it its turn and takes its answer,
+ * exchange_form.c, which makes the form of an upload, and exchange_curl.c, which has libcurl do
+ * it. Loop thread only.
  */
 #pragma once
 
@@ -29,6 +30,17 @@ void exchange_pause(struct exchange *x);
 int exchange_decide(struct exchange *x, int err, const char *words);
 /* The try is over: err with why (NULL: x->why has it) unless something else was decided. */
 void exchange_over(struct exchange *x, int err, const char *why);
+
+/* ---- exchange_form.c; x->form_path is its own, the rest is for all bodies ---- */
+
+#define EXCHANGE_JSON_TYPE "Content-Type: application/json"
+
+/* Nothing of the body has been sent. */
+void exchange_rewind(struct exchange *x);
+/* Before each try; harmless without a form. All of a small one is in x->form then. */
+int exchange_form_begin(struct exchange *x) MUST_CHECK;
+/* The next bytes of the form: its head, the file, its tail. 0 at the end, or as read(). */
+ssize_t exchange_form_next(struct exchange *x, char *to, size_t len);
 
 /* ---- exchange_curl.c ---- */
 

@@ -142,6 +142,7 @@ static void ask(struct posix_run *run, const char *method, const char *target, b
 	exchange_release(&run->x);
 	exchange_init(&run->x, run->op, method, target, then);
 	run->x.idempotent = idempotent;
+	run->x.direct = true;
 }
 
 /*

@@ -255,6 +255,7 @@ static void send_file(struct upload_op *o)
 	x->form_path = o->target;
 	x->form_size = o->how.size;
 	x->read = on_read;
+	x->direct = true;
 	o->sent_ms = clock_ms();
 	/* Nobody else writes to a temporary name, nor to one that nobody knows of. */
 	x->idempotent = (o->way == STAGED || (o->how.flags & UPLOAD_NAME_FREE)) &&
@@ -343,6 +344,7 @@ static void find_dir(struct upload_op *o)
 
 	exchange_init(x, &o->op, "POST", "/v1/file/find", on_found);
 	x->idempotent = true;
+	x->direct = true;
 	jw_init(&w, &x->body);
 	jw_obj(&w);
 	jw_kstr(&w, "path", o->dir);

@@ -1,5 +1,5 @@
 /*
- * GETs without libcurl; see the header. Knows nothing of what is asked. Loop
+ * Requests without libcurl; see the header. Knows nothing of what is asked. Loop
  * thread only.
  */
 #include "wire.h"
@@ -21,7 +21,7 @@ enum {
 	FIELDS_MAX = 32,
 	SCRATCH = 64 * 1024 - 1984, /* see exchange_curl.c on buffers */
 	RECEIVES_PER_TURN = 8,
-	REQUEST_MAX = 16 * 1024,
+	REQUEST_MAX = 64 * 1024, /* a socket takes that at once */
 };
 
 struct field {
@@ -38,8 +38,7 @@ struct wire {
 	const struct wire_user *user;
 	void *ctx;
 	bool reused; /* it may have been closed meanwhile: then it is asked anew */
-	char *request;
-	size_t request_len;
+	struct buf request;
 
 	char head[HEAD_MAX + 1];
 	size_t have; /* bytes of the head, and perhaps of the body behind it */
@@ -70,7 +69,7 @@ static void close_wire(struct wire *w)
 	ev_io_stop(loop_ev(w->owner->loop), &w->io);
 	if (w->fd >= 0)
 		close(w->fd);
-	free(w->request);
+	buf_release(&w->request);
 	free(w->kept);
 	free(w);
 }
@@ -133,7 +132,8 @@ static struct wire *get_wire(struct wires *ws)
 
 static bool send_request(struct wire *w)
 {
-	return send(w->fd, w->request, w->request_len, MSG_NOSIGNAL) == (ssize_t)w->request_len;
+	return send(w->fd, w->request.data, w->request.len, MSG_NOSIGNAL) ==
+	       (ssize_t)w->request.len;
 }
 
 int wires_new(struct loop *loop, const char *path, struct wires **ret)
@@ -165,21 +165,16 @@ void wires_free(struct wires *ws)
 	free(ws);
 }
 
-struct wire *wire_ask(struct wires *ws, const char *request, size_t len,
-		      const struct wire_user *user, void *ctx)
+struct wire *wire_ask(struct wires *ws, struct buf *request, const struct wire_user *user,
+		      void *ctx)
 {
-	struct wire *w = len <= REQUEST_MAX ? get_wire(ws) : NULL;
-	char *copy = w ? malloc(len) : NULL;
+	struct wire *w = request->len <= REQUEST_MAX ? get_wire(ws) : NULL;
 
-	if (!copy) {
-		if (w)
-			close_wire(w);
+	if (!w)
 		return NULL;
-	}
-	memcpy(copy, request, len);
-	free(w->request);
-	w->request = copy;
-	w->request_len = len;
+	buf_release(&w->request);
+	w->request = *request;
+	*request = BUF_INIT(0);
 	w->user = user;
 	w->ctx = ctx;
 	w->have = 0;

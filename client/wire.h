@@ -1,12 +1,14 @@
 /*
- * A plain GET over a unix socket, without libcurl: that costs as much as all else
+ * A plain request over a unix socket, without libcurl: that costs as much as all else
  * of a small read together, and copies what could be received where it belongs.
  * Only what every server does is done here: a head of HTTP/1.1 with the length of
  * the body, then the body. Whatever else comes is *unfit*: the connection is closed
- * and the request is libcurl's, which knows the rest. Loop thread only.
+ * and the request is libcurl's, which knows the rest. So only what may be sent twice is
+ * asked for here. Loop thread only.
  */
 #pragma once
 
+#include "buf.h"
 #include "loop.h"
 
 struct wire;
@@ -40,11 +42,11 @@ int wires_new(struct loop *loop, const char *path, struct wires **ret) MUST_CHEC
 void wires_free(struct wires *ws);
 
 /*
- * Sends a request (all of its head). NULL: it could not be sent at once, so it was not. What
- * follows comes by the user's callbacks, from the loop.
+ * Sends a request, its head and its body, and takes the memory it is in. NULL: it could not be
+ * sent at once. What follows comes by the user's callbacks, from the loop.
  */
-struct wire *wire_ask(struct wires *ws, const char *request, size_t len,
-		      const struct wire_user *user, void *ctx);
+struct wire *wire_ask(struct wires *ws, struct buf *request, const struct wire_user *user,
+		      void *ctx);
 /* Ends it: the connection is kept if all has come, else closed. */
 void wire_drop(struct wire *w);
 /* After -EAGAIN from data(). Not from inside a callback. */
