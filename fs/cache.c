@@ -9,9 +9,8 @@
 #include "file.h"
 #include "node.h"
 #include "notifier.h"
+#include "peers.h"
 #include "shelf.h"
-
-enum { PEERS_MAX = 64 }; /* files with several names whose others are looked for, in a second */
 
 void cache_live(struct thread *t)
 {
@@ -75,6 +74,15 @@ static void void_node(struct node *n)
 	if (n->attr.partial)
 		n->kept.mode = 0;
 	notify_inode(n->fs, n->ino, S_ISDIR(n->attr.mode));
+}
+
+void cache_void_file(struct node *n)
+{
+	if (n->stage)
+		return;
+	if (node_is_fresh(n))
+		void_node(n);
+	void_content(n);
 }
 
 static void void_below(struct node *n)
@@ -154,23 +162,22 @@ static bool is_listed(const struct spot *p)
 }
 
 /*
- * To find the other names of a file all that is known is gone through. If many such files change
- * at once that would hold the loop: their other names are believed for a second only, anyhow
- * (shelf_file_left_ms()).
+ * A name that came may be another one of a file that is known; and one that is known to be one of
+ * several is not the only one that changed. Most files have one name and are known by it:
+ * that costs nothing.
  */
-static void void_peers(struct node *n)
+static void note_peers(const struct spot *p, const struct watch_event *ev, bool comes, bool known)
 {
-	struct thread *t = n->thread;
-	int64_t now = clock_ms();
+	const struct item *i = p->listing ? listing_find(p->listing, p->name) : NULL;
+	const struct attr *a = p->node && p->node->has_attr ? &p->node->attr : NULL;
+	uint32_t nlink = a ? a->nlink : i ? i->nlink : 0;
+	uint64_t file = a ? a->ino : i ? i->ino : 0;
+	fuse_ino_t own = p->node ? p->node->ino : 0;
 
-	if (n->attr.nlink < 2 || S_ISDIR(n->attr.mode))
-		return;
-	if (now - t->peers.ms >= FRESH_MS) {
-		t->peers.ms = now;
-		t->peers.count = 0;
-	}
-	if (t->peers.count++ < PEERS_MAX)
-		node_void_peers(n);
+	if (comes && !known && ev->ino)
+		peers_note(p->thread, ev->ino, own);
+	if (nlink > 1 && file)
+		peers_note(p->thread, file, own);
 }
 
 /* Not all servers know that of what is gone. */
@@ -199,6 +206,8 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 		return; /* ours hides it */
 	if (comes && is_known(p, ev))
 		what = NOTE_ATTR;
+	if (what != NOTE_TREE && !ev->is_dir)
+		note_peers(p, ev, comes, what == NOTE_ATTR);
 	journal_note(p->thread->journal, p->path, what);
 	if (names && !comes && is_known_absent(p)) {
 		if (!is_guessed(p))
@@ -226,7 +235,6 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 		void_node(n);
 	if (ev->type == WATCH_WRITE)
 		void_content(n);
-	void_peers(n);
 }
 
 static void void_path(struct thread *t, const char *path, const struct watch_event *ev, bool comes)

@@ -22,3 +22,5 @@ void cache_live(struct thread *t);
 void cache_lost(struct thread *t);
 /* One change; paths below the view's root. */
 void cache_event(struct thread *t, const struct watch_event *ev);
+/* A file changed under another of its names. */
+void cache_void_file(struct node *n);

@@ -18,6 +18,7 @@
 #include "log.h"
 #include "node.h"
 #include "notifier.h"
+#include "peers.h"
 #include "remote.h"
 #include "shelf.h"
 
@@ -80,6 +81,7 @@ void thread_unref(struct thread *t)
 		return;
 	HASH_DEL(t->fs->threads, t);
 	jobs_free(t->jobs);
+	peers_free(t);
 	shelf_clear(t);
 	journal_free(t->journal);
 	ahead_free(t->ahead);

@@ -17,6 +17,7 @@ struct journal;
 struct listing;
 struct lister;
 struct ahead;
+struct peers;
 
 struct thread {
 	struct fs *fs;
@@ -62,10 +63,7 @@ struct thread {
 		unsigned searched;     /* names looked up in it */
 		unsigned spell, until; /* directories with, until the next without */
 	} plus;
-	struct { /* files with several names that changed: cache.c */
-		int64_t ms;
-		unsigned count; /* since then */
-	} peers;
+	struct peers *peers; /* peers.h: files that changed, whose other names are looked for */
 
 	struct coherence *coherence; /* coherence.h; NULL: it was never watched */
 

@@ -77,6 +77,43 @@ lists() {
 	[ "$(cat workspace/e/f)" = one ]
 }
 
+shows() {
+	[ "$(stat -c %h,%s "$1")" = "$2" ]
+}
+
+# The event is of the second name; the first was known to be the only one, and is open.
+@test "what gets a second name shows it, and what is written there" {
+	start -o linger=600
+	mkdir "$H/x" "$H/y"
+	for i in 1 2 3; do
+		echo old >"$H/x/a$i"
+		wait_until has "workspace/x/a$i" old
+		wait_until shows "workspace/x/a$i" 1,4
+	done
+	exec 5<workspace/x/a1
+	read -r line <&5
+	[ "$line" = old ]
+	ln "$H/x/a1" "$H/y/b1"
+	echo new >>"$H/y/b1"
+	wait_until shows workspace/x/a1 2,8
+	wait_until has workspace/x/a1 $'old\nnew'
+	read -r line <&5
+	exec 5<&-
+	[ "$line" = new ]
+	# one after the other, over a name that is there, and gone again
+	ln "$H/x/a2" "$H/y/b2"
+	wait_until shows workspace/x/a2 2,4
+	echo newer >"$H/y/b2"
+	wait_until has workspace/x/a2 newer
+	ln -f "$H/x/a3" "$H/y/b2"
+	wait_until shows workspace/x/a3 2,4
+	wait_until shows workspace/x/a2 1,6
+	echo newest >>"$H/y/b2"
+	wait_until has workspace/x/a3 $'old\nnewest'
+	rm "$H/y/b2"
+	wait_until shows workspace/x/a3 1,11
+}
+
 @test "changes by a command that still runs" {
 	start
 	mkdir workspace/d
