@@ -122,6 +122,15 @@ int64_t op_left_ms(const struct op *op)
 	return MAX(left, 0);
 }
 
+void op_hurry(struct op *op, int64_t ms)
+{
+	if (op_left_ms(op) <= ms)
+		return;
+	op->call->timeout_ms = clock_ms() - op->since_ms + ms;
+	ev_timer_stop(loop_ev(op->sb->loop), &op->timer);
+	start_timer(op, ms);
+}
+
 void op_interrupt(struct op *op, int err)
 {
 	struct step *s = op->current;

@@ -69,6 +69,8 @@ void op_go_on(struct op *op);
 void op_progress(struct op *op);
 /* Milliseconds that are left; INT64_MAX without a deadline. */
 int64_t op_left_ms(const struct op *op);
+/* It has no more than so long from now on. */
+void op_hurry(struct op *op, int64_t ms);
 
 /* Stops the current step and finishes with err. */
 void op_interrupt(struct op *op, int err);

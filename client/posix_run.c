@@ -263,7 +263,9 @@ static void on_removed(struct exchange *x, int err)
 {
 	struct posix_run *run = CONTAINER_OF(x, struct posix_run, x);
 
-	if (err || x->status != 200)
+	if (err)
+		session_abandon(run->op->sb, &run->slot->session);
+	else if (x->status != 200)
 		session_end(run->op->sb, &run->slot->session);
 	else
 		run->litters = false;
@@ -415,7 +417,9 @@ static void on_ran(struct exchange *x, int err)
 	if (err == 0)
 		err = take_result(run, a.data, &cut);
 	/* Unless it is known that the command has ended nothing else may run there. */
-	if (err)
+	if (err && !answered)
+		session_abandon(sb, &run->slot->session);
+	else if (err)
 		session_end(sb, &run->slot->session);
 	run->adrift = err && exchange_was_sent(x);
 	if (err == -EMSGSIZE) /* the server cut nothing off, but it is more than we take */
@@ -442,8 +446,11 @@ static void on_session_made(struct exchange *x, int err)
 		return;
 	}
 	err = err && answered ? own_error(err, x) : err ?: session_adopt(run->op->sb, &run->slot->session, a.data);
-	if (err) {
+	if (err && !answered)
+		session_abandon(run->op->sb, &run->slot->session);
+	else if (err)
 		session_end(run->op->sb, &run->slot->session);
+	if (err) {
 		finish(run, err);
 	} else {
 		go(run);
@@ -499,7 +506,7 @@ static void stop_step(struct step *s)
 	}
 	run->adrift = run->x.done == on_ran && exchange_was_sent(&run->x);
 	exchange_stop(&run->x);
-	session_end(run->op->sb, &run->slot->session);
+	session_abandon(run->op->sb, &run->slot->session);
 	leave(run);
 }
 

@@ -19,9 +19,12 @@ enum {
 	QUICK_MAX = 8,
 	STREAMS_MAX = 64,
 	WAITS_MAX = 64,
-	FAREWELL_MS = 500,
-	FAREWELL_PAUSE_MS = 100,
-	FAREWELL_TRIES = 3,
+	FAREWELL_MS = 500,        /* when somebody waits for the sandbox to be closed */
+	FAREWELL_OPEN_MS = 10000, /* before */
+	FAREWELL_PAUSE_MS = 100,  /* then twice as long each time */
+	FAREWELL_TRIES = 3,       /* in the end; about 0.3 s */
+	FAREWELL_OPEN_TRIES = 6,  /* before; about 3 s */
+	FAREWELLS_UNHEARD_MAX = 64,
 };
 
 /* A request of the last moment: an operation of its own, with its own call. */
@@ -32,6 +35,7 @@ struct farewell {
 	const char *method; /* static */
 	char *target;
 	struct farewell *prev, *next; /* sb->farewells until it is sent */
+	bool insists;                 /* it is said several times */
 	unsigned tries;
 	ev_timer again;
 };
@@ -281,6 +285,8 @@ static struct op *next_to_interrupt(const struct sandbox *sb)
 	return op;
 }
 
+static void hurry_farewells(struct sandbox *sb);
+
 static void run_close(struct job *job)
 {
 	struct sandbox *sb = CONTAINER_OF(job, struct sandbox, close_job);
@@ -292,6 +298,7 @@ static void run_close(struct job *job)
 	while ((op = next_to_interrupt(sb)))
 		op_interrupt(op, -ENOTCONN);
 	run_channel_close(sb);
+	hurry_farewells(sb);
 	while (sb->farewells)
 		sandbox_say_farewell(sb, sb->farewells);
 	if (--sb->farewells_running == 0)
@@ -392,17 +399,20 @@ static void on_farewell_again(struct ev_loop *ev UNUSED, ev_timer *w, int revent
 
 /*
  * A 404 may mean that it overtook what it is to undo: a request that its caller
- * gave up, still on its way to the server on another connection.
+ * gave up, still on its way to the server on another connection. If that makes anew what was
+ * there before, not even the answer tells.
  */
 static void on_farewell_answer(struct exchange *x, int err)
 {
 	struct farewell *f = CONTAINER_OF(x, struct farewell, x);
+	unsigned tries = x->op->sb->closing ? FAREWELL_TRIES : FAREWELL_OPEN_TRIES;
 
-	if (err || x->status != 404 || f->tries == FAREWELL_TRIES) {
-		op_finish(x->op, 0);
+	if (err || !(x->status == 404 || f->insists) || f->tries >= tries) {
+		op_finish(x->op, err);
 		return;
 	}
-	ev_timer_init(&f->again, on_farewell_again, FAREWELL_PAUSE_MS / 1e3, 0.);
+	ev_timer_init(&f->again, on_farewell_again, (FAREWELL_PAUSE_MS << (f->tries - 1)) / 1e3,
+		      0.);
 	f->again.data = &f->op;
 	ev_timer_start(loop_ev(f->op.sb->loop), &f->again);
 }
@@ -411,9 +421,12 @@ static void start_farewell(struct op *op)
 {
 	struct farewell *f = (struct farewell *)op;
 
+	if (op->sb->closing)
+		op_hurry(op, FAREWELL_MS);
 	f->tries++;
 	exchange_release(&f->x);
 	exchange_init(&f->x, op, f->method, f->target, on_farewell_answer);
+	f->x.lane = LANE_WAIT; /* nobody waits for it */
 	exchange_start(&f->x);
 }
 
@@ -425,13 +438,38 @@ static void release_farewell_op(struct op *op)
 	exchange_release(&f->x);
 }
 
+/* From now on somebody waits for them. What is between two tries has one more. */
+static void hurry_farewells(struct sandbox *sb)
+{
+	struct op *op;
+
+	DL_FOREACH (sb->ops, op) {
+		struct farewell *f = (struct farewell *)op;
+
+		if (op->start != start_farewell)
+			continue;
+		op_hurry(op, FAREWELL_MS);
+		if (ev_is_active(&f->again)) {
+			ev_timer_stop(loop_ev(sb->loop), &f->again);
+			f->tries = MAX(f->tries, FAREWELL_TRIES - 1);
+			start_farewell(op);
+		}
+	}
+}
+
 static void on_farewell_done(struct call *call)
 {
 	struct farewell *f = CONTAINER_OF(call, struct farewell, call);
 	struct sandbox *sb = call->ctx;
+	bool unheard = call->error;
 
 	call_release(call);
-	free_farewell(f);
+	if (unheard && !sb->closing && sb->farewells_unheard < FAREWELLS_UNHEARD_MAX) {
+		sb->farewells_unheard++;
+		DL_APPEND(sb->farewells, f); /* once more in the end */
+	} else {
+		free_farewell(f);
+	}
 	sandbox_let_go(sb);
 }
 
@@ -440,11 +478,20 @@ void sandbox_say_farewell(struct sandbox *sb, struct farewell *f)
 	if (!f)
 		return;
 	DL_DELETE(sb->farewells, f);
-	call_init(&f->call, FAREWELL_MS);
+	call_init(&f->call, FAREWELL_OPEN_MS);
 	f->call.done = on_farewell_done;
 	f->call.ctx = sandbox_hold(sb);
-	f->op.farewell = true;
+	f->op = (struct op){ .farewell = true };
+	f->tries = 0;
 	op_submit(&f->op, sb, &f->call, start_farewell, release_farewell_op);
+}
+
+void sandbox_insist_farewell(struct sandbox *sb, struct farewell *f)
+{
+	if (!f)
+		return;
+	f->insists = true;
+	sandbox_say_farewell(sb, f);
 }
 
 const char *sandbox_root(const struct sandbox *sb)

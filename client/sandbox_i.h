@@ -57,7 +57,8 @@ struct sandbox {
 	struct op *ops;
 	struct farewell *farewells; /* to be sent at the end */
 	unsigned farewells_running;
-	bool unfit; /* the server's answers are, for wires */
+	unsigned farewells_unheard; /* of farewells: those that were sent in vain */
+	bool unfit;                 /* the server's answers are, for wires */
 	struct features features;
 	char modified_said[40]; /* the last Last-Modified of a download, and what it means */
 	time_t modified;
@@ -90,8 +91,11 @@ void run_channel_close(struct sandbox *sb);
  * method must be static, target is copied. Returns a token to withdraw it with, or NULL.
  */
 struct farewell *sandbox_add_farewell(struct sandbox *sb, const char *method, const char *target);
-/* Sends it now, not waiting for the answer, and forgets it. NULL is fine. */
+/* Sends it now, not waiting for the answer, and forgets it; what the server does not hear is sent
+ * once more in the end. NULL is fine. */
 void sandbox_say_farewell(struct sandbox *sb, struct farewell *f);
+/* The same where a request that makes it may still be on its way: it is sent again for a while. */
+void sandbox_insist_farewell(struct sandbox *sb, struct farewell *f);
 /* Forgets it unsent. NULL is fine. */
 void sandbox_drop_farewell(struct sandbox *sb, struct farewell *f);
 

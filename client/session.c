@@ -49,6 +49,12 @@ void session_end(struct sandbox *sb, struct session *s)
 	*s = (struct session){ 0 };
 }
 
+void session_abandon(struct sandbox *sb, struct session *s)
+{
+	sandbox_insist_farewell(sb, s->farewell);
+	*s = (struct session){ 0 };
+}
+
 /* A server's idea of a name is to become part of a path. */
 static bool is_id(const char *id)
 {

@@ -34,6 +34,8 @@ void session_begin(struct sandbox *sb, struct session *s);
 void session_forget(struct sandbox *sb, struct session *s);
 /* Ends it now, with what still runs there. Harmless if there is none. */
 void session_end(struct sandbox *sb, struct session *s);
+/* The same when a request was given up that may yet reach the server, and would make it anew. */
+void session_abandon(struct sandbox *sb, struct session *s);
 /* Ends one that the server made by itself, whatever its name is. */
 void session_end_id(struct sandbox *sb, enum session_kind kind, const char *id);
 
