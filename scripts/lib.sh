@@ -33,12 +33,14 @@ need_packages() {
 
 # shellcheck disable=SC2034 # for the scripts that source this
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
-	libcurl4-openssl-dev libssl-dev libpcre2-dev libev-dev libfuse3-dev libyaml-dev uthash-dev scdoc)
+	libcurl4-openssl-dev libssl-dev libpcre2-dev libev-dev libfuse3-dev libyaml-dev libhiredis-dev
+	uthash-dev scdoc)
 # shellcheck disable=SC2034
 run_packages=(bubblewrap bash fuse3)
 # shellcheck disable=SC2034
 test_packages=(libcmocka-dev bats curl jq openssl python3 procps util-linux iproute2 coreutils socat
-	rsync git vim sqlite3 nodejs less make perl)
+	rsync git vim sqlite3 nodejs less make perl
+	redis-tools) # which has the server as well, without starting one
 
 # end_sandboxes DIR: ends what still runs of the embedded sandboxes whose runtime
 # directories are somewhere in DIR. They outlive a program that was killed.
