@@ -38,9 +38,40 @@ static bool is_dead(struct tenant *t)
 
 /* ---- an active one ---- */
 
+static bool same(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static void clear_suspicion(struct tenant *t)
+{
+	lock(&t->lock);
+	t->suspect = false;
+	unlock(&t->lock);
+	flight_end(t);
+}
+
+/* Its owner may have stopped it and started another one of the same id elsewhere. */
+static void on_found(struct backend_op *op)
+{
+	struct tenant *t = flight_answered(op);
+	bool moved = op->error == 0 && (!same(op->place.url, t->place.url) ||
+					!same(op->place.socket, t->place.socket));
+
+	backend_op_clear(op);
+	if (!moved) {
+		clear_suspicion(t);
+		return;
+	}
+	log_warn("%s: sandbox %s is somewhere else now", t->key, t->place.id);
+	tenant_note(t, -ENOTCONN, "its owner replaced the sandbox");
+	stop_instead(t, STOP_DEAD);
+}
+
 static void on_checked(struct backend_op *op)
 {
 	struct tenant *t = flight_answered(op);
+	struct backend *b = t->provider->backend;
 	bool dead = is_dead(t);
 
 	/*
@@ -51,10 +82,12 @@ static void on_checked(struct backend_op *op)
 		stop_instead(t, STOP_DEAD);
 		return;
 	}
-	lock(&t->lock);
-	t->suspect = false;
-	unlock(&t->lock);
-	flight_end(t);
+	if (t->ours || t->aborted) {
+		clear_suspicion(t);
+		return;
+	}
+	flight_ask(t, on_found, CHECK_MS);
+	b->ops->discover(b, &t->op, t->place.id);
 }
 
 void check_begin(struct tenant *t)
@@ -65,17 +98,12 @@ void check_begin(struct tenant *t)
 
 /* ---- a warm one ---- */
 
-static void on_reclaim_checked(struct backend_op *op)
+static void hand_out(struct tenant *t)
 {
-	struct tenant *t = flight_answered(op);
 	struct sandbox *sb;
 	const char *why = NULL;
 	int r;
 
-	if (is_dead(t)) {
-		stop_instead(t, STOP_DEAD);
-		return;
-	}
 	if (t->aborted) {
 		stop_instead(t, STOP_SHUTDOWN);
 		return;
@@ -93,6 +121,39 @@ static void on_reclaim_checked(struct backend_op *op)
 		tenant_install(t, sb);
 	}
 	flight_end(t);
+}
+
+static void on_looked(struct ownership_op *op)
+{
+	struct tenant *t = hold_answered(op);
+	bool anothers = hold_is_anothers(t, op), condemned = anothers && op->condemned;
+	bool known = op->error == 0;
+
+	if (known && !t->hold)
+		hold_note_owner(t, op->owner);
+	ownership_op_clear(op);
+	if (condemned) {
+		/* It is about to go: whoever wants it gets the next one. */
+		held_set_ours(t, false);
+		stop_instead(t, STOP_LOST);
+		return;
+	}
+	/* What we held may have lapsed, or be another's by now: the next beat finds out, at once.
+	 */
+	hold_spare(t);
+	hand_out(t);
+}
+
+static void on_reclaim_checked(struct backend_op *op)
+{
+	struct tenant *t = flight_answered(op);
+
+	if (is_dead(t))
+		stop_instead(t, STOP_DEAD);
+	else if (t->provider->ownership->sees_peers && !t->aborted)
+		hold_ask(t, OWNERSHIP_LOOK, t->place.id, on_looked);
+	else
+		hand_out(t);
 }
 
 void reclaim_begin(struct tenant *t)

@@ -1,6 +1,6 @@
 /*
- * What a tenant has while it has a sandbox: its place, its id, and whether it
- * is ours to stop. Loop thread.
+ * What a tenant has while it has a sandbox: its place, its id, whether it is
+ * ours to stop, and then the hold of its lease. Loop thread.
  */
 #include <string.h>
 
@@ -63,6 +63,8 @@ void held_forget_place(struct tenant *t)
 		b->ops->forget(b, t->place.id);
 	held_drop_place(t);
 	held_set_ours(t, false);
+	hold_end(t);
+	hold_note_owner(t, NULL);
 }
 
 void held_drop(struct tenant *t)

@@ -17,29 +17,20 @@ static void begin_round(struct provider *p, bool whole);
 
 /* ---- adopting ---- */
 
-static void on_adopted(struct backend_op *op)
+static void adopt_end(struct tenant *t, bool ours)
 {
-	struct tenant *t = flight_answered(op);
 	struct provider *p = t->provider;
-	bool ours = op->error == 0;
 	bool had_one = tenant_state(t) != TENANT_STARTING;
 
-	if (ours && !had_one) {
-		held_take_place(t, op, t->id);
-		/* Its maker may have been killed in the middle of starting it. */
-		t->unproven = true;
-		chore_sweep(t);
-	}
-	if (!ours && op->error != -EBUSY && op->error != -ENOENT && !p->ending)
-		log_warn("%s: sandbox %s could not be adopted: %s", t->key, t->id,
-			 op->why ?: strerrordesc_np(-op->error));
-	backend_op_clear(op);
+	ours &= t->hold != NULL; /* the lease may have been lost meanwhile */
 	lock(&p->lock);
 	t->ours = ours;
 	t->starts += ours && !had_one;
 	unlock(&p->lock);
 	if (ours)
 		log_info("%s: adopted sandbox %s", t->key, t->id);
+	else
+		hold_end(t);
 	if (!had_one && !ours)
 		held_drop(t);
 	if (!had_one)
@@ -47,10 +38,42 @@ static void on_adopted(struct backend_op *op)
 	flight_end(t);
 }
 
-/* Cold, or known but not ours. */
-static void adopt_begin(struct tenant *t)
+static void on_adopted(struct backend_op *op)
 {
+	struct tenant *t = flight_answered(op);
+	bool ours = op->error == 0;
+
+	if (ours && tenant_state(t) == TENANT_STARTING) {
+		held_take_place(t, op, t->id);
+		/* Its maker may have been killed in the middle of starting it. */
+		t->unproven = true;
+		chore_sweep(t);
+	}
+	if (!ours && op->error != -EBUSY && op->error != -ENOENT && !t->provider->ending)
+		log_warn("%s: sandbox %s could not be adopted: %s", t->key, t->id,
+			 op->why ?: strerrordesc_np(-op->error));
+	backend_op_clear(op);
+	adopt_end(t, ours);
+}
+
+static void on_claimed(struct ownership_op *op)
+{
+	struct tenant *t = hold_answered(op);
 	struct backend *b = t->provider->backend;
+	bool granted = op->error == 0 && op->verdict == OWNERSHIP_GRANTED;
+
+	ownership_op_clear(op);
+	if (!granted || t->aborted || hold_begin(t, t->id, true) < 0) {
+		adopt_end(t, false);
+		return;
+	}
+	flight_ask(t, on_adopted, ADOPT_MS);
+	b->ops->adopt(b, &t->op, t->id);
+}
+
+/* Cold, or known but not ours. */
+void janitor_adopt(struct tenant *t)
+{
 	enum tenant_state state = tenant_state(t);
 
 	flight_begin(t, FLIGHT_ADOPT);
@@ -60,19 +83,18 @@ static void adopt_begin(struct tenant *t)
 		tenant_enter(t, TENANT_STARTING);
 		held_take_id(t);
 	}
-	flight_ask(t, on_adopted, ADOPT_MS);
-	b->ops->adopt(b, &t->op, t->id);
+	hold_ask(t, OWNERSHIP_CLAIM, t->id, on_claimed);
 }
 
-static bool is_adoptable(const struct tenant *t, const struct place *place)
+bool janitor_may_adopt(const struct tenant *t, const char *id)
 {
 	if (t->flight != FLIGHT_NONE || t->ours || t->acquirers || t->finders || t->enders)
 		return false;
 	/* A listing that lies, or a sandbox whose names do not make its id. */
-	if (strcmp(t->id, place->id) != 0 || held_collides(t))
+	if (strcmp(t->id, id) != 0 || held_collides(t))
 		return false;
 	/* It may have another one, found under an older id: that is not the one listed. */
-	return !t->place.id[0] || strcmp(t->place.id, place->id) == 0;
+	return !t->place.id[0] || strcmp(t->place.id, id) == 0;
 }
 
 static void consider(struct provider *p, const struct place *place)
@@ -83,8 +105,8 @@ static void consider(struct provider *p, const struct place *place)
 		log_debug("sandbox %s is nobody's that we know", place->id);
 		return;
 	}
-	if (is_adoptable(t, place))
-		adopt_begin(t);
+	if (janitor_may_adopt(t, place->id))
+		orphan_look(p, place);
 	tenant_put(t);
 }
 
@@ -95,6 +117,7 @@ static void end_round(struct provider *p)
 	if (p->round_pending > 0 || p->listing)
 		return;
 	p->in_round = false;
+	orphan_sweep(p);
 	errand_finish_all(&p->rounds, 0, NULL);
 	if (p->late_rounds && !p->ending) {
 		p->rounds = STEAL(p->late_rounds);
@@ -195,6 +218,7 @@ static void begin_round(struct provider *p, bool whole)
 {
 	provider_busy(p);
 	p->in_round = true;
+	p->round++;
 	p->round_pending++;
 	if (whole) {
 		stop_idle(p);
@@ -251,6 +275,8 @@ static unsigned count_sandboxes(struct provider *p, const struct tenant *newcome
 
 	lock(&p->lock);
 	n = p->counts[TENANT_ACTIVE] + p->counts[TENANT_WARM];
+	DL_FOREACH (p->lists[TENANT_WARM], t)
+		n -= t->flight == FLIGHT_STOP; /* about to go */
 	DL_FOREACH (p->lists[TENANT_STARTING], t)
 		n += t == newcomer || t->acquirers || t->place.id[0];
 	unlock(&p->lock);

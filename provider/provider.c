@@ -50,6 +50,7 @@ static void wipe(char *secret)
 static void free_memory(struct provider *p)
 {
 	backend_free(p->backend);
+	ownership_free(p->ownership);
 	free(p->data);
 	wipe(p->bearer);
 	wipe(p->api_key);
@@ -69,8 +70,10 @@ static void begin(void *ctx)
 	struct beginning *b = ctx;
 
 	b->error = workers_new(loop_ev(b->p->loop), WORKERS, &b->p->workers);
-	if (b->error == 0)
-		janitor_start(b->p);
+	if (b->error < 0)
+		return;
+	hold_start(b->p);
+	janitor_start(b->p);
 }
 
 int provider_new(const struct provider_config *config, struct provider **ret, const char **ret_why)
@@ -97,6 +100,8 @@ int provider_new(const struct provider_config *config, struct provider **ret, co
 			*ret_why = "the data root must be an absolute path";
 		r = -EINVAL;
 	}
+	if (r == 0)
+		r = ownership_new(p->loop, config->ownership, &p->ownership, ret_why);
 	if (r == 0) {
 		loop_run(p->loop, begin, &b);
 		r = b.error;
@@ -176,6 +181,9 @@ static void end_workers(void *ctx)
 {
 	struct provider *p = ctx;
 
+	hold_stop(p);
+	assert(!p->holds);
+	orphan_free_all(p);
 	workers_free(STEAL(p->workers));
 }
 

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "backend.h"
+#include "ownership_config.h"
 #include "sandbox.h"
 
 struct provider;
@@ -35,6 +36,8 @@ struct provider_config {
 	int64_t janitor_ms;       /* how often it looks; 0: only by provider_tick() */
 	unsigned replicas;        /* soft cap on active and warm; 0: none */
 	bool no_auto_restart;     /* a dead sandbox stays as it is */
+	/* where it is written whose a sandbox is; copied; NULL: in memory */
+	const struct ownership_config *ownership;
 
 	/* for every sandbox's client; see struct sandbox_config */
 	const char *bearer, *api_key, *cacert;
@@ -147,7 +150,7 @@ bool tenant_report(struct tenant *t, struct sandbox *sb, int error);
 
 /*
  * Stops the sandbox, whoever holds leases (they stay counted). Ends with 0, or
- * -EBUSY if somebody else uses it too and it goes on, -EOPNOTSUPP if the
+ * -EBUSY if somebody else owns or uses it and it goes on, -EOPNOTSUPP if the
  * backend stops none, or another errno.
  */
 void tenant_destroy(struct tenant *t, struct errand *e);
@@ -188,6 +191,7 @@ struct tenant_status {
 	/* the sandbox that there is now */
 	char *url;           /* "http://…" or "unix:/path/of/the/socket"; NULL: none */
 	pid_t pid;           /* of its process on this machine; 0: none, or not known */
+	char *owner;         /* who has its lease, as last heard; NULL: nobody, or not known */
 	double created_wall; /* when it was started or found; 0: none */
 	double used_wall;    /* last activity, of this one or those before; 0: never */
 	char dialect[8];     /* as sandbox_dialect(); "" too while nobody has a lease */

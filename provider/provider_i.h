@@ -16,6 +16,7 @@
 #include <uthash.h>
 
 #include "lock.h"
+#include "ownership.h"
 #include "provider.h"
 #include "workers.h"
 
@@ -28,6 +29,8 @@ enum flight {
 };
 
 struct forgetting; /* stop.c */
+struct hold;       /* hold.c */
+struct orphan;     /* orphan.c */
 
 enum stop_reason {
 	STOP_ASKED,    /* tenant_destroy, tenant_forget */
@@ -35,6 +38,7 @@ enum stop_reason {
 	STOP_IDLE,     /* unused for too long */
 	STOP_ROOM,     /* to make room for another */
 	STOP_UNREADY,  /* did not get ready */
+	STOP_LOST,     /* another has taken it over: it is forgotten */
 	STOP_SHUTDOWN, /* the program ends */
 };
 
@@ -59,6 +63,7 @@ struct tenant {
 	bool ours;           /* to stop; written on the loop's thread, as the next two */
 	struct place place;  /* where its sandbox is; id "" if it has none */
 	double created_wall; /* when we got it */
+	char *owner;         /* who has its lease, when we last heard of it; NULL: nobody */
 	int last_error;
 	char *last_message;
 	double error_wall;
@@ -76,12 +81,15 @@ struct tenant {
 	int64_t retry_ms; /* FAILED: not before */
 	bool in_round;    /* the janitor waits for this flight */
 	bool registered;
-	unsigned chores; /* under way; chore.c */
+	unsigned chores;   /* under way; chore.c */
+	struct hold *hold; /* our lease of its sandbox; NULL: none */
 
 	/* of the flight */
 	struct backend_op op;
-	bool asking;  /* op is open */
-	bool aborted; /* the program ends */
+	bool asking; /* op is open */
+	struct ownership_op own_op;
+	bool consulting; /* own_op is open */
+	bool aborted;    /* the program ends */
 	ev_timer timer;
 	int64_t deadline_ms;
 	bool wanted; /* start.c, as all but the last two: somebody asked for a lease */
@@ -102,6 +110,7 @@ struct provider {
 	/* immutable */
 	struct loop *loop;
 	struct backend *backend;
+	struct ownership *ownership;
 	char *data; /* or NULL */
 	int64_t start_timeout_ms, idle_timeout_ms, janitor_ms;
 	unsigned replicas;
@@ -127,10 +136,14 @@ struct provider {
 	struct errand *rounds;      /* who waits for the janitor's round */
 	struct errand *late_rounds; /* who waits for the next one */
 	bool in_round;
-	unsigned round_pending; /* flights it waits for */
+	unsigned round_pending; /* flights and questions it waits for */
+	unsigned round;         /* its number */
 	struct backend_op list_op;
 	ev_timer list_timer;
 	bool listing; /* list_op is open */
+	struct hold *holds;
+	ev_timer beat; /* renews them */
+	struct orphan *orphans;
 };
 
 static inline int64_t provider_now(const struct provider *p)
@@ -205,6 +218,44 @@ void held_drop_place(struct tenant *t);
 void held_forget_place(struct tenant *t);
 /* The end of having a sandbox. */
 void held_drop(struct tenant *t);
+
+/* ---- hold.c: our leases in the ownership store ---- */
+
+/* The question of a flight; done() begins with hold_answered() and clears the op. */
+void hold_ask(struct tenant *t, enum ownership_verb verb, const char *id,
+	      void (*done)(struct ownership_op *op));
+struct tenant *hold_answered(struct ownership_op *op);
+/* Whether the answer to LOOK names somebody else. */
+bool hold_is_anothers(const struct tenant *t, const struct ownership_op *op);
+/* For the status. NULL: nobody, or nobody knows. */
+void hold_note_owner(struct tenant *t, const char *owner);
+
+/* It is ours: to be renewed from now on, if it is published, and released in the end. */
+int hold_begin(struct tenant *t, const char *id, bool published) MUST_CHECK;
+void hold_set_published(struct tenant *t);
+/* Made by us, and the store was not told: nobody else can know of it. */
+bool hold_is_unpublished(const struct tenant *t);
+/* It is being stopped: the mark of that is kept. */
+void hold_condemn(struct tenant *t);
+/* It goes on, after all. */
+void hold_spare(struct tenant *t);
+/* Releases the lease, soon. Also if there is none. */
+void hold_end(struct tenant *t);
+void hold_start(struct provider *p);
+void hold_stop(struct provider *p);
+
+/* ---- orphan.c: sandboxes that run and are not ours ---- */
+
+/* Asks whose it is; one that has been nobody's for long enough is adopted. Part of a round. */
+void orphan_look(struct provider *p, const struct place *place);
+/* Whether it may be claimed: with a shared store only what was nobody's for a whole lease. */
+bool orphan_is_due(const struct provider *p, const char *id);
+/* The round is over: forgets what is not there any more. */
+void orphan_sweep(struct provider *p);
+void orphan_free_all(struct provider *p);
+/* janitor.c: whether its tenant can and may have it; and makes it ours. */
+bool janitor_may_adopt(const struct tenant *t, const char *id);
+void janitor_adopt(struct tenant *t);
 
 /* ---- chore.c ---- */
 

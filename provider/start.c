@@ -1,8 +1,8 @@
 /*
  * From nothing to a sandbox that answers: a flight of these steps.
  *
- *	file lock → discover → [adopt] → ready
- *	                └ none → create → ready
+ *	file lock → discover → whose is it? → [claim → adopt] → ready
+ *	                └ none → create → publish → ready
  *
  * For who only asks whether there is one nothing is made, and no lock is taken.
  * Nothing waits on a thread: the lock is tried again and again, the rest are
@@ -24,6 +24,7 @@ enum {
 	LOCK_PAUSE_MAX_MS = 250,
 	RETRY_MIN_MS = 1000,
 	RETRY_MAX_MS = 30000,
+	CONDEMNED_PAUSE_MS = 500,
 	TRIES = 3, /* of finding what somebody else has just made or removed */
 };
 
@@ -193,6 +194,35 @@ static void await_ready(struct tenant *t)
 
 /* ---- create ---- */
 
+/* What is not published is not handed out: nobody else would know whose it is. */
+static void on_published(struct ownership_op *op)
+{
+	struct tenant *t = hold_answered(op);
+	char *why CLEANUP_FREE = STEAL(op->why);
+	enum ownership_verdict verdict = op->verdict;
+	int error = op->error;
+
+	ownership_op_clear(op);
+	if (error == 0 && verdict == OWNERSHIP_GRANTED) {
+		hold_set_published(t);
+		await_ready(t);
+	} else if (gives_up(t)) {
+		return;
+	} else if (error < 0) {
+		fail(t, error, why);
+	} else {
+		fail(t, -EBUSY, "another program is stopping a sandbox of the same id");
+	}
+}
+
+static void publish(struct tenant *t)
+{
+	if (hold_begin(t, t->id, false) < 0)
+		fail(t, -ENOMEM, NULL);
+	else
+		hold_ask(t, OWNERSHIP_TAKE, t->id, on_published);
+}
+
 static void on_created(struct backend_op *op)
 {
 	struct tenant *t = flight_answered(op);
@@ -205,7 +235,7 @@ static void on_created(struct backend_op *op)
 	}
 	backend_op_clear(op);
 	if (error == 0) {
-		await_ready(t);
+		publish(t);
 	} else if (gives_up(t)) {
 		return;
 	} else if (error == -EEXIST && ++t->tries < TRIES) {
@@ -290,14 +320,77 @@ static void on_adopted(struct backend_op *op)
 	int error = op->error;
 
 	backend_op_clear(op);
-	held_set_ours(t, error == 0);
 	if (error == -ENOENT && !t->aborted && ++t->tries < TRIES) {
 		/* Gone since. */
 		held_forget_place(t);
 		on_nothing(t, NULL);
 		return;
 	}
+	if (error < 0)
+		hold_end(t);
+	held_set_ours(t, error == 0 && t->hold);
 	await_ready(t);
+}
+
+/* ---- whose is it? ---- */
+
+static void on_claimed(struct ownership_op *op)
+{
+	struct tenant *t = hold_answered(op);
+	struct backend *b = t->provider->backend;
+	bool granted = op->error == 0 && op->verdict == OWNERSHIP_GRANTED;
+
+	ownership_op_clear(op);
+	if (granted && !t->aborted && hold_begin(t, t->place.id, true) == 0) {
+		flight_ask(t, on_adopted, left_ms(t));
+		b->ops->adopt(b, &t->op, t->place.id);
+	} else {
+		await_ready(t);
+	}
+}
+
+static void on_condemned_pause(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	look(w->data);
+}
+
+/* Its owner is stopping it: it is gone in a moment, or spared. */
+static void outwait(struct tenant *t)
+{
+	held_forget_place(t);
+	if (!t->acquirers) {
+		leave(t, -ENOENT, "its owner is stopping it");
+	} else if (clock_ms() >= t->deadline_ms) {
+		fail(t, -EBUSY, "another program is stopping this sandbox");
+	} else {
+		ev_timer_init(&t->timer, on_condemned_pause, CONDEMNED_PAUSE_MS / 1e3, 0.);
+		t->timer.data = t;
+		ev_timer_start(loop_ev(t->provider->loop), &t->timer);
+	}
+}
+
+/*
+ * What was found is used as it is, and left to its owner. Only what is nobody's
+ * for certain may become ours. A store that does not answer is no reason not to
+ * use it: it was not made by us, and will not be stopped by us.
+ */
+static void on_looked(struct ownership_op *op)
+{
+	struct tenant *t = hold_answered(op);
+	bool anothers = hold_is_anothers(t, op), condemned = anothers && op->condemned;
+	bool claims = op->error == 0 && !anothers && t->provider->backend->ops->adopt &&
+		      (op->owner || orphan_is_due(t->provider, t->place.id));
+
+	hold_note_owner(t, op->owner);
+	ownership_op_clear(op);
+	if (gives_up(t))
+		return;
+	if (condemned)
+		outwait(t);
+	else if (claims)
+		hold_ask(t, OWNERSHIP_CLAIM, t->place.id, on_claimed);
+	else
+		await_ready(t);
 }
 
 /* Ids are short, older ones shorter: what was found may be another thread's. */
@@ -341,7 +434,6 @@ static bool leave_to_owner(struct tenant *t)
 static void on_discovered(struct backend_op *op)
 {
 	struct tenant *t = flight_answered(op);
-	struct backend *b = t->provider->backend;
 	int error = op->error;
 	char *why CLEANUP_FREE = STEAL(op->why);
 	char id[SANDBOX_ID_LEN + 1];
@@ -357,14 +449,11 @@ static void on_discovered(struct backend_op *op)
 		return;
 	} else if (error == 0 && is_anothers(t)) {
 		fail(t, -EADDRINUSE, "another thread has a sandbox of the same id");
-	} else if (error == 0 && b->ops->adopt) {
-		flight_ask(t, on_adopted, left_ms(t));
-		b->ops->adopt(b, &t->op, t->place.id);
 	} else if (error == 0) {
-		await_ready(t);
+		hold_ask(t, OWNERSHIP_LOOK, t->place.id, on_looked);
 	} else if (error != -ENOENT) {
 		fail(t, error == -ECANCELED ? -ETIMEDOUT : error, why);
-	} else if (b->ops->has_old_ids && ++t->form < IDENT_FORMS) {
+	} else if (t->provider->backend->ops->has_old_ids && ++t->form < IDENT_FORMS) {
 		discover(t);
 	} else {
 		on_nothing(t, why);
@@ -427,8 +516,8 @@ void start_abort(struct tenant *t)
 		call_cancel(&t->ready);
 	} else if (t->asking) {
 		b->ops->cancel(b, &t->op);
-	} else if (!t->locking) {
-		/* Between two tries of the lock. */
+	} else if (!t->locking && !t->consulting) {
+		/* Between two tries of the lock, or two looks. */
 		ev_timer_stop(loop_ev(t->provider->loop), &t->timer);
 		gives_up(t);
 	}

@@ -21,6 +21,7 @@ void tenant_status_release(struct tenant_status *s)
 	free(s->thread);
 	free(s->last_message);
 	free(s->url);
+	free(s->owner);
 	*s = (struct tenant_status){ 0 };
 }
 
@@ -60,6 +61,7 @@ static int fill_locked(struct provider *p, struct tenant *t, struct tenant_statu
 		.error_wall = t->error_wall,
 		.url = url_of(&t->place),
 		.pid = t->place.pid,
+		.owner = t->owner ? strdup(t->owner) : NULL,
 		.created_wall = t->created_wall,
 	};
 	memcpy(s->id, t->id, sizeof(s->id));

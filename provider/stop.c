@@ -1,8 +1,9 @@
 /*
- * Stopping a sandbox, for whatever reason: a flight that closes the client, has
- * the backend destroy what is ours, and leaves the tenant without a sandbox
- * whatever the backend says. Leases stay counted: they are the thread's, and
- * protect the next one. Loop thread, but for the work on disk.
+ * Stopping a sandbox, for whatever reason: a flight that says so in the ownership
+ * store, closes the client, has the backend destroy what is ours, and leaves the
+ * tenant without a sandbox whatever the backend says. What the store refuses, or
+ * says nothing about, is not stopped. Leases stay counted: they are the
+ * thread's, and protect the next one. Loop thread, but for the work on disk.
  */
 #include <errno.h>
 #include <string.h>
@@ -146,6 +147,7 @@ static void stopped(struct tenant *t, int error, const char *why)
 {
 	if (stays_warm(t, error)) {
 		log_info("%s: sandbox %s goes on: somebody else uses it", t->key, t->place.id);
+		hold_spare(t);
 		tenant_enter(t, TENANT_WARM);
 		flight_end(t);
 		return;
@@ -177,8 +179,8 @@ static void on_destroyed(struct backend_op *op)
 	stopped(t, error, why);
 }
 
-/* Closes the client and has what is ours, or what somebody wants gone, destroyed. */
-static void go_on(struct tenant *t)
+/* Nobody gets it any more; its client is closed. */
+static void untrack(struct tenant *t)
 {
 	struct provider *p = t->provider;
 	struct sandbox *sb;
@@ -191,13 +193,75 @@ static void go_on(struct tenant *t)
 	unlock(&t->lock);
 	unlock(&p->lock);
 	provider_dismiss(p, sb);
+}
+
+static const char *sandbox_id(const struct tenant *t)
+{
+	return t->place.id[0] ? t->place.id : t->id;
+}
+
+static void destroy(struct tenant *t)
+{
+	struct backend *b = t->provider->backend;
+
+	hold_condemn(t);
+	untrack(t);
+	flight_ask(t, on_destroyed, DESTROY_MS);
+	b->ops->destroy(b, &t->op, sandbox_id(t));
+}
+
+/* It is another's, or that cannot be told: it goes on. */
+static void refused(struct tenant *t, int error, const char *why)
+{
+	/* A mark that reaches the store later than its answer is due is not to stay there. */
+	if (!t->hold && hold_begin(t, sandbox_id(t), false) == 0)
+		hold_end(t);
+	hold_spare(t);
+	log_info("%s: sandbox %s is not stopped: %s", t->key, sandbox_id(t), why);
+	switch (t->reason) {
+	case STOP_IDLE:
+	case STOP_ROOM:
+		flight_end(t); /* warm, as it was */
+		return;
+	case STOP_ASKED:
+		errand_finish_all(&t->enders, error, why);
+		flight_end(t);
+		return;
+	default:
+		untrack(t);
+		stopped(t, 0, NULL);
+	}
+}
+
+static void on_condemned(struct ownership_op *op)
+{
+	struct tenant *t = hold_answered(op);
+	bool granted = op->error == 0 && op->verdict == OWNERSHIP_GRANTED;
+	char *why CLEANUP_FREE = STEAL(op->why);
+	int error = op->error;
+
+	ownership_op_clear(op);
+	if (granted && hold_begin(t, sandbox_id(t), true) == 0)
+		destroy(t);
+	else if (error < 0)
+		refused(t, error, why ?: strerrordesc_np(-error));
+	else
+		refused(t, -EBUSY, "another program owns it");
+}
+
+/* Has what is ours, or what somebody wants gone, destroyed. */
+static void go_on(struct tenant *t)
+{
 	/* Without a sandbox of our own the id may be another's. */
 	if (t->reason == STOP_ASKED ? held_collides(t) : !t->ours) {
+		untrack(t);
 		stopped(t, 0, NULL);
-		return;
+	} else if (hold_is_unpublished(t)) {
+		destroy(t); /* made a moment ago, and nobody was told */
+	} else {
+		hold_condemn(t);
+		hold_ask(t, OWNERSHIP_CONDEMN, sandbox_id(t), on_condemned);
 	}
-	flight_ask(t, on_destroyed, DESTROY_MS);
-	p->backend->ops->destroy(p->backend, &t->op, t->place.id[0] ? t->place.id : t->id);
 }
 
 void stop_instead(struct tenant *t, enum stop_reason reason)

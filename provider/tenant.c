@@ -17,11 +17,12 @@
 
 static void tenant_free(struct tenant *t)
 {
-	assert(!t->sb && !t->acquirers && !t->finders && !t->enders && !t->holds_id);
+	assert(!t->sb && !t->acquirers && !t->finders && !t->enders && !t->holds_id && !t->hold);
 	free(t->user);
 	free(t->thread);
 	free(t->key);
 	free(t->last_message);
+	free(t->owner);
 	place_release(&t->place);
 	lock_destroy(&t->lock);
 	free(t);
@@ -224,7 +225,8 @@ void flight_end(struct tenant *t)
 	struct provider *p = t->provider;
 	bool in_round = t->in_round;
 
-	assert(t->flight != FLIGHT_NONE && !t->asking && !t->fresh && t->lock_fd < 0);
+	assert(t->flight != FLIGHT_NONE && !t->asking && !t->consulting && !t->fresh &&
+	       t->lock_fd < 0);
 	t->flight = FLIGHT_NONE;
 	t->in_round = false;
 	tenant_dispatch(t);

@@ -74,6 +74,7 @@ static struct provider *make_provider(struct rig *r, struct faulty **ret_faults)
 					 .janitor_ms = o->janitor_ms,
 					 .replicas = o->replicas,
 					 .no_auto_restart = o->no_auto_restart,
+					 .ownership = o->ownership,
 					 .now_ms = fake_clock_now,
 					 .now_ctx = &r->clock,
 					 .make_id = o->make_id,
@@ -326,6 +327,17 @@ unsigned rig_starts(struct tenant *t)
 bool rig_is_ours(struct tenant *t)
 {
 	return look(t).ours;
+}
+
+const char *rig_owner(struct tenant *t)
+{
+	static char owner[400];
+	struct tenant_status s;
+
+	assert_int_equal(tenant_status(t, &s), 0);
+	snprintf(owner, sizeof(owner), "%s", s.owner ?: "");
+	tenant_status_release(&s);
+	return owner;
 }
 
 bool rig_wait_state(struct tenant *t, enum tenant_state state)

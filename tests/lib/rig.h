@@ -37,8 +37,9 @@ struct rig_options {
 	int64_t start_timeout_ms; /* 0: 60 s */
 	int64_t janitor_ms;       /* by the real clock; 0: only rig_tick() */
 	bool no_auto_restart;
-	bool no_isolation;   /* faster under sanitizers */
-	const char *program; /* instead of the real threadfs-sandboxd */
+	bool no_isolation;                        /* faster under sanitizers */
+	const char *program;                      /* instead of the real threadfs-sandboxd */
+	const struct ownership_config *ownership; /* NULL: in memory */
 	void (*make_id)(const char *user, const char *thread, char *id);
 };
 
@@ -95,6 +96,8 @@ enum tenant_state rig_state(struct tenant *t);
 unsigned rig_leases(struct tenant *t);
 unsigned rig_starts(struct tenant *t);
 bool rig_is_ours(struct tenant *t);
+/* Who has its lease, as the status says; "" if nobody. Valid until the next call. */
+const char *rig_owner(struct tenant *t);
 /* Waits up to 20 s. */
 bool rig_wait_state(struct tenant *t, enum tenant_state state);
 

@@ -7,7 +7,8 @@
  *		has the file lock, says "ready", and keeps it
  *
  * until its stdin ends: then it leaves in good order. So it does not outlive a
- * test that crashes. The program to start is $SANDBOXD.
+ * test that crashes. The program to start is $SANDBOXD. With $HOLDER_REDIS, its
+ * URL, leases are there, and renewed every $HOLDER_RENEWAL seconds.
  */
 #include <stdio.h>
 #include <string.h>
@@ -60,20 +61,29 @@ static int acquire_all(struct provider *p, char **names, size_t n, struct tenant
 static int live(const char *data, const char *runtime, char **names, size_t n)
 {
 	struct tenant *tenants[THREADS_MAX];
+	const char *renewal = getenv("HOLDER_RENEWAL");
+	struct ownership_config leases = {
+		.redis_url = getenv("HOLDER_REDIS"),
+		.renewal_interval_s = renewal ? strtod(renewal, NULL) : 0,
+	};
 	struct backend *b = NULL;
 	struct provider *p = NULL;
 	struct loop *loop = NULL;
 	const char *why = NULL;
 	int bad;
 
+	if (leases.redis_url)
+		leases.type = OWNERSHIP_REDIS;
 	if (n > THREADS_MAX || loop_new(&loop) < 0 ||
 	    backend_embedded_new(loop,
 				 &(struct embedded_config){ .data = data,
 							    .runtime = runtime,
 							    .program = getenv("SANDBOXD") },
 				 &b, NULL) < 0 ||
-	    provider_new(&(struct provider_config){ .loop = loop, .backend = b, .data = data }, &p,
-			 &why) < 0)
+	    provider_new(
+		    &(struct provider_config){
+			    .loop = loop, .backend = b, .data = data, .ownership = &leases },
+		    &p, &why) < 0)
 		return 1;
 	bad = acquire_all(p, names, n, tenants);
 	if (bad == 0)

@@ -136,7 +136,7 @@ static void test_idle_destroy_skips_a_sandbox_re_acquired_after_the_idle_snapsho
 	begin_until(r, &e, tenant_acquire, b, ASK_IS_ALIVE);
 	hold(r, ASK_DESTROY);
 	rig_begin_round(&round, provider_tick, r->provider);
-	assert_int_equal(faulty_count(r->faults, ASK_DESTROY), 1);
+	assert_true(faulty_wait(r->faults, ASK_DESTROY, 1, 20000));
 	faulty_resume(r->faults, ASK_IS_ALIVE);
 	assert_int_equal(rig_end(&e), 0);
 	faulty_resume(r->faults, ASK_DESTROY);
@@ -408,7 +408,7 @@ static void test_reclaim_does_not_hand_out_a_container_a_reaper_is_stopping(void
 	fake_clock_add(&r->clock, IDLE_MS);
 	hold(r, ASK_DESTROY);
 	rig_begin_round(&round, provider_tick, r->provider);
-	assert_int_equal(rig_state(t), TENANT_STOPPING);
+	assert_true(rig_wait_state(t, TENANT_STOPPING));
 	rig_begin(&e, tenant_acquire, t);
 	assert_true(rig_is_open(&e));
 	assert_int_equal(rig_leases(t), 0);

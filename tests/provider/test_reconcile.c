@@ -354,7 +354,7 @@ static void test_reconcile_does_not_adopt_a_container_this_instance_is_tearing_d
 	assert_int_equal(tenant_release(t), 0);
 	FAULTY_ORDER(r->faults, ASK_DESTROY, .fault = FAULT_HANG);
 	rig_begin(&destroy, tenant_destroy, t);
-	assert_int_equal(faulty_count(r->faults, ASK_DESTROY), 1);
+	assert_true(faulty_wait(r->faults, ASK_DESTROY, 1, 20000));
 	assert_int_equal(rig_reconcile(r->provider), 0);
 	assert_int_equal(faulty_count(r->faults, ASK_ADOPT), 0);
 	assert_int_equal(rig_state(t), TENANT_STOPPING);
