@@ -64,7 +64,7 @@ home() {
 	local id
 
 	id=$(sandbox_id default theirs)
-	curl -sSf --noproxy '*' -o /dev/null -H "X-API-Key: $KEY" "$PROVISIONER_URL/api/sandboxes" \
+	ask_provisioner /api/sandboxes -o /dev/null \
 		-d "{\"sandbox_id\":\"$id\",\"thread_id\":\"theirs\"}"
 	config_mount
 	same "$(ls "$M/threads")" "" # nobody can tell whose pods there are, but who names it finds it
@@ -76,7 +76,7 @@ home() {
 	same "$(cat "$PODS"/deer-flow/users/default/threads/theirs/user-data/f)" x
 	# also one that has an id of former times
 	id=$(printf older | sha256sum | cut -c 1-8)
-	curl -sSf --noproxy '*' -o /dev/null -H "X-API-Key: $KEY" "$PROVISIONER_URL/api/sandboxes" \
+	ask_provisioner /api/sandboxes -o /dev/null \
 		-d "{\"sandbox_id\":\"$id\",\"thread_id\":\"older\"}"
 	config_mount
 	echo y >"$M/threads/older/f"
@@ -193,6 +193,32 @@ end_pods() {
 	echo 2 >workspace/g
 	same "$(sandbox 'cat workspace/[fg]')" $'kept\n2'
 	same "$(pods)" "$id"
+}
+
+@test "sandboxes by the names of a cluster, past any proxy" {
+	[ "$(id -u)" = 0 ] || skip "only root can give a process another /etc/hosts"
+	provisioner_stop
+	cp /etc/hosts "$T/hosts"
+	provisioner_start --service ClusterIP --hosts "$T/hosts" --dialect "$DIALECT"
+	deerflow_config
+	M=$T/m
+	mkdir "$M"
+	# In a mount namespace of its own, so that nobody else has these names.
+	run unshare -m --propagation private bash -eu <<-END
+		mount --bind "$T/hosts" /etc/hosts
+		export http_proxy=http://127.0.0.1:9 all_proxy=http://127.0.0.1:9
+		"$THREADFS" mount --config "$CONFIG" "$M" 3>&-
+		mkdir "$M/threads/a"
+		echo hello >"$M/threads/a/outputs/f"
+		cat "$PODS/deer-flow/users/default/threads/a/user-data/outputs/f"
+		sed -n 's/.*\(http:[^ ]*cluster.local:8080\).*/\1/p' "$M/threads/a/.ctl/status"
+		"$THREADFS" unmount "$M"
+	END
+	[ "$status" = 0 ]
+	same "${lines[0]}" hello
+	same "${lines[1]}" \
+		"http://sandbox-$(sandbox_id default a)-svc.deer-flow.svc.cluster.local:8080"
+	wait_until no_process_ "$M"
 }
 
 @test "mistakes in config.yaml are named with their line" {

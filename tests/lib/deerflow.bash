@@ -7,6 +7,9 @@
 #	setup()    { mount_setup && provisioner_start; }
 #	teardown() { teardown_deerflow; }
 #
+# PROVISIONER_IN and MOUNT_IN may be set to a command in which they are run: another
+# network namespace.
+#
 # Variables set here:
 #	PROVISIONER_URL PROVISIONER_PID PODS   of the provisioner; PODS holds what pods keep
 #	KEY                                    its key
@@ -37,15 +40,19 @@ provisioner_stop() {
 	wait_for 20 pid_gone "$PROVISIONER_PID"
 }
 
+# ask_provisioner PATH [ARGS…]: with curl.
+ask_provisioner() {
+	"${PROVISIONER_IN[@]}" curl -sSf --noproxy '*' -H "X-API-Key: $KEY" "$PROVISIONER_URL$1" "${@:2}"
+}
+
 # order ID WHAT: what the cluster does to a pod; see provisioner.py.
 order() {
-	curl -sSf --noproxy '*' -o /dev/null -d "{\"do\":\"$2\"}" "$PROVISIONER_URL/test/pods/$1"
+	ask_provisioner "/test/pods/$1" -o /dev/null -d "{\"do\":\"$2\"}"
 }
 
 # pods: the ids of those that run.
 pods() {
-	curl -sSf --noproxy '*' -H "X-API-Key: $KEY" "$PROVISIONER_URL/api/sandboxes" |
-		jq -r '.sandboxes[].sandbox_id'
+	ask_provisioner /api/sandboxes | jq -r '.sandboxes[].sandbox_id'
 }
 
 no_pods() {
