@@ -38,7 +38,7 @@ build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev lib
 # shellcheck disable=SC2034
 run_packages=(bubblewrap bash fuse3)
 # shellcheck disable=SC2034
-test_packages=(libcmocka-dev bats curl jq openssl python3 procps util-linux iproute2 coreutils socat
+test_packages=(libcmocka-dev bats curl jq openssl python3 python3-yaml procps util-linux iproute2 coreutils socat
 	rsync git vim sqlite3 nodejs less make perl
 	redis-tools) # which has the server as well, without starting one
 
