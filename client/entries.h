@@ -37,13 +37,24 @@ struct entries {
 	size_t dropped;  /* entries that were refused: bad names, overlong targets, unknown types */
 	bool truncated;  /* the server or our cap left some out */
 	bool incomplete; /* some directory below could not be read */
+	unsigned depth;  /* sandbox_list_near(): so many levels; 0: not asked so */
 };
 
 enum {
 	ENTRIES_MAX = 1000000,
 	NAME_BYTES_MAX = 255,
 	PATH_BYTES_MAX = 4095,
+	/* What sandbox_list_near() does not enter: so many bytes are at least a hundred names, and
+	 * not many more, on the usual file systems. */
+	NEAR_BYTES_MAX = 4096,
+	NEAR_LINKS_MAX = 2 + 32,
 };
+
+/* Whether sandbox_list_near() enters a directory (if that is not too deep). */
+static inline bool attr_is_near(const struct attr *a)
+{
+	return S_ISDIR(a->mode) && a->size <= NEAR_BYTES_MAX && a->nlink <= NEAR_LINKS_MAX;
+}
 
 void entries_release(struct entries *e);
 #define CLEANUP_ENTRIES CLEANUP(entries_release)

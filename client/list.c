@@ -30,6 +30,7 @@ struct list_op {
 	/* of several trees: their names, quoted, and how many entries they may have in all */
 	struct buf trees;
 	unsigned max;
+	bool near; /* depth levels, not into large directories; max may be 0 */
 	struct entries *ret;
 };
 
@@ -37,6 +38,7 @@ struct list_op {
 static void finish(struct list_op *o, struct entries *e)
 {
 	*o->ret = *e;
+	o->ret->depth = o->near ? o->depth : 0;
 	*e = (struct entries){ 0 };
 	op_finish(&o->op, 0);
 }
@@ -87,6 +89,14 @@ static void ask_server(struct list_op *o)
 		op_finish(&o->op, -EOPNOTSUPP);
 	else
 		exchange_start(&o->x);
+}
+
+/* What is near is more than it can tell apart. */
+static void ask_server_alone(struct list_op *o)
+{
+	if (o->near)
+		o->depth = 1;
+	ask_server(o);
 }
 
 /* ---- find ---- */
@@ -157,7 +167,7 @@ static void on_found(struct posix_run *run, int err)
 			return;
 		}
 		o->op.sb->features.find = NO;
-		ask_server(o);
+		ask_server_alone(o);
 	} else if (err || (run->exit_code != 0 && run->exit_code != 1 &&
 			   !(o->max && run->exit_code == EXIT_CUT))) {
 		posix_run_finish_op(run, err);
@@ -175,33 +185,34 @@ static void start(struct op *op)
 		if (o->max)
 			op_finish(op, -EOPNOTSUPP);
 		else
-			ask_server(o);
+			ask_server_alone(o);
 		return;
 	}
 	posix_run_init(run, op, on_found);
 	run->output = POSIX_BYTES;
 	run->idempotent = true;
 	run->large = true;
-	run->slow = o->depth != 1;
+	run->slow = o->depth != 1 && !(o->near && !o->max);
 	/*
 	 * From inside the directory: it may be a link, its own path may be as
 	 * long as paths can be, and what is not a directory says so.
 	 */
-	if (o->max) {
-		shell_printf(&run->script, "command cd -P -- %s || exit %d; set -o pipefail; find",
-			     o->dir, (int64_t)EXIT_NO_DIR);
+	shell_printf(&run->script, "command cd -P -- %s || exit %d; ", o->dir,
+		     (int64_t)EXIT_NO_DIR);
+	buf_puts(&run->script, o->max ? "set -o pipefail; find" : "exec find");
+	if (o->trees.len > 0)
 		buf_append(&run->script, o->trees.data, o->trees.len);
-		/* Two of these to an entry. */
-		shell_printf(&run->script, " -printf %s | head -z -n %d", ENTRIES_TREES_FORMAT,
-			     2 * (int64_t)o->max);
-		posix_run_start(run);
-		return;
-	}
-	shell_printf(&run->script, "command cd -P -- %s || exit %d; exec find . -mindepth 1",
-		     o->dir, (int64_t)EXIT_NO_DIR);
+	else
+		buf_puts(&run->script, " . -mindepth 1");
 	if (o->depth > 0)
 		shell_printf(&run->script, " -maxdepth %d", (int64_t)o->depth);
-	shell_printf(&run->script, " -printf %s", ENTRIES_FIND_FORMAT);
+	shell_printf(&run->script, " -printf %s",
+		     o->trees.len > 0 ? ENTRIES_TREES_FORMAT : ENTRIES_FIND_FORMAT);
+	if (o->near && o->depth != 1)
+		shell_printf(&run->script, " -type d \\( -size +%dc -o -links +%d \\) -prune",
+			     (int64_t)NEAR_BYTES_MAX, (int64_t)NEAR_LINKS_MAX);
+	if (o->max) /* two of these to an entry */
+		shell_printf(&run->script, " | head -z -n %d", 2 * (int64_t)o->max);
 	posix_run_start(run);
 }
 
@@ -216,20 +227,37 @@ static void release(struct op *op)
 	free(o);
 }
 
+static struct list_op *op_new(const char *dir, unsigned depth, unsigned max, struct entries *ret)
+{
+	struct list_op *o = calloc(1, sizeof(*o));
+
+	if (o && !(o->dir = strdup(dir)))
+		free(STEAL(o));
+	if (o) {
+		o->depth = depth > INT_MAX ? 0 : depth; /* find counts no further */
+		o->max = max;
+		o->ret = ret;
+	}
+	return o;
+}
+
 void sandbox_list(struct sandbox *sb, struct call *call, const char *dir, unsigned depth,
 		  struct entries *ret)
+{
+	if (sandbox_allows(sb, call, dir))
+		op_submit((struct op *)op_new(dir, depth, 0, ret), sb, call, start, release);
+}
+
+void sandbox_list_near(struct sandbox *sb, struct call *call, const char *dir, unsigned depth,
+		       unsigned max, struct entries *ret)
 {
 	struct list_op *o;
 
 	if (!sandbox_allows(sb, call, dir))
 		return;
-	o = calloc(1, sizeof(*o));
-	if (o && !(o->dir = strdup(dir)))
-		free(STEAL(o));
-	if (o) {
-		o->depth = depth > INT_MAX ? 0 : depth; /* find counts no further */
-		o->ret = ret;
-	}
+	o = op_new(dir, depth, max, ret);
+	if (o)
+		o->near = true;
 	op_submit((struct op *)o, sb, call, start, release);
 }
 
@@ -258,14 +286,10 @@ void sandbox_list_trees(struct sandbox *sb, struct call *call, const char *dir,
 		op_reject(sb, call, trees.error ?: -EINVAL, NULL);
 		return;
 	}
-	o = calloc(1, sizeof(*o));
-	if (o && !(o->dir = strdup(dir)))
-		free(STEAL(o));
+	o = op_new(dir, 0, max, ret);
 	if (o) {
 		o->trees = trees;
 		trees = BUF_INIT(0);
-		o->max = max;
-		o->ret = ret;
 	}
 	op_submit((struct op *)o, sb, call, start, release);
 }

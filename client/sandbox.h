@@ -102,6 +102,14 @@ void sandbox_ping(struct sandbox *sb, struct call *call);
 void sandbox_list(struct sandbox *sb, struct call *call, const char *dir, unsigned depth,
 		  struct entries *ret);
 /*
+ * The directory and what is in directories below it, each before what it holds, depth levels in
+ * all, but not into those that are large (attr_is_near()): little more than the directory alone
+ * costs. max: at most so many entries, and -EOPNOTSUPP, as below; 0: all. ret->depth: how deep
+ * it is, 1 where the sandbox has no tools for more.
+ */
+void sandbox_list_near(struct sandbox *sb, struct call *call, const char *dir, unsigned depth,
+		       unsigned max, struct entries *ret);
+/*
  * Several directories below dir (names: single components) with all that is in
  * them, one after the other, each before what it holds and that before its next sibling, at most
  * max entries: then ret->truncated, and only the directories above the last entry (and that one

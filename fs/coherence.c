@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "cache.h"
+#include "lister.h"
 #include "log.h"
 
 struct coherence {
@@ -30,6 +31,7 @@ static void on_live(void *ctx)
 	DL_FOREACH (c->watchers, w)
 		w->live = true;
 	cache_live(c->thread);
+	lister_prefetch(c->thread);
 }
 
 static void lose(struct coherence *c)

@@ -16,6 +16,9 @@ enum {
 	WALK_ROW = 2,  /* siblings that were asked for in a row; then the next one is part of one */
 	TREES_MAX = 500, /* names in one request */
 	TREES_BYTES = 20000,
+	NEAR_DEPTH = 2, /* levels that come with a directory */
+	PREFETCH_DEPTH = 3,
+	PREFETCH_MAX = 2048,
 };
 
 /* One request. */
@@ -24,6 +27,9 @@ struct lister {
 	struct node *dir; /* counted: whose listing it is; of a walk: in which the names are */
 	char **names;     /* of a walk; NULL: it is none */
 	size_t count;
+	unsigned depth; /* of no walk: so many levels, as sandbox_list_near() has them */
+	bool prefetch;  /* nobody asked for it */
+	bool reads;     /* he who did shows directories */
 	struct entries entries;
 	struct moment asked;
 	struct trip *waiters;
@@ -76,49 +82,14 @@ static int put_entry(struct listing *l, const struct entry *e, const char *name)
 }
 
 /* An upload of ours is just being renamed, and no watch tells when it has been. */
-static int doubt_temporary(const struct lister *q, struct listing *l)
+static int put_believed(const struct thread *t, struct listing *l, const struct entry *e,
+			const char *name)
 {
-	int r = 0;
+	int r = put_entry(l, e, name);
 
-	for (size_t i = 0; r == 0 && i < q->entries.n; i++) {
-		const char *name = q->entries.v[i].name;
-
-		if (strncmp(name, UPLOAD_TEMPORARY, strlen(UPLOAD_TEMPORARY)) == 0)
-			r = listing_doubt(l, name);
-	}
+	if (r == 0 && !t->watched && strncmp(name, UPLOAD_TEMPORARY, strlen(UPLOAD_TEMPORARY)) == 0)
+		r = listing_doubt(l, name);
 	return r;
-}
-
-/* Counted; on the shelf, if it can be kept. */
-static int take_one(struct lister *q, struct listing **ret)
-{
-	struct thread *t = q->dir->thread;
-	char *path CLEANUP_FREE = NULL;
-	struct listing *l;
-	int r = node_rel_path(q->dir, &path);
-
-	if (r == 0)
-		r = listing_new(path, q->entries.n, &l);
-	if (r < 0)
-		return r;
-	l->asked_ms = q->asked.ms;
-	l->epoch = q->asked.epoch;
-	l->complete = !q->entries.truncated;
-	for (size_t i = 0; r == 0 && i < q->entries.n; i++)
-		r = put_entry(l, &q->entries.v[i], q->entries.v[i].name);
-	if (r == 0 && !t->watched)
-		r = doubt_temporary(q, l);
-	if (r < 0) {
-		listing_unref(l);
-		return r;
-	}
-	shrink(l);
-	if (q->asked.epoch == t->epoch) {
-		shelf_put(t, listing_ref(l));
-		apply_journal(q, t);
-	}
-	*ret = l;
-	return 0;
 }
 
 /* ---- a walk's ---- */
@@ -138,12 +109,20 @@ struct harvest {
 	size_t n, cap;
 };
 
+/* What came along does not replace what the kernel has pages of. */
+static bool is_better(struct thread *t, const struct listing *l)
+{
+	const struct listing *old = shelf_find(t, l->path);
+
+	return !old || old->stale > 0 || old->unsure > 0 || listing_left_ms(old, t) <= FRESH_MS;
+}
+
 static void finish_branch(struct harvest *h, bool complete)
 {
 	struct listing *l = h->v[--h->n].l;
 
 	/* If find could not read some directory, one without names may be that. */
-	if (!complete || (l->n == 0 && h->q->entries.incomplete)) {
+	if (!complete || (l->n == 0 && h->q->entries.incomplete) || !is_better(h->t, l)) {
 		listing_unref(l);
 		return;
 	}
@@ -184,6 +163,26 @@ static bool is_in(const struct branch *b, const char *rel)
 	return strncmp(rel, b->rel, b->len) == 0 && rel[b->len] == '/';
 }
 
+/* How many names a path has. */
+static unsigned levels(const char *rel)
+{
+	unsigned n = 1;
+
+	while ((rel = strchr(rel, '/'))) {
+		rel++;
+		n++;
+	}
+	return n;
+}
+
+/* Whether what is in it comes behind it. */
+static bool was_entered(const struct lister *q, const struct entry *e)
+{
+	if (q->names)
+		return S_ISDIR(e->attr.mode);
+	return attr_is_near(&e->attr) && levels(e->name) < q->entries.depth;
+}
+
 static int take_entry(struct harvest *h, const struct entry *e)
 {
 	const char *slash = strrchr(e->name, '/');
@@ -197,10 +196,24 @@ static int take_entry(struct harvest *h, const struct entry *e)
 		/* Not in order: whoever sent that is not find. */
 		if (!b || (size_t)(slash - e->name) != b->len)
 			return -EBADMSG;
-		r = put_entry(b->l, e, slash + 1);
+		r = put_believed(h->t, b->l, e, slash + 1);
 	}
-	if (r == 0 && S_ISDIR(e->attr.mode))
+	if (r == 0 && was_entered(h->q, e))
 		r = open_branch(h, e->name);
+	return r;
+}
+
+/* The directories below q->dir. */
+static int take_below(struct lister *q, const char *base)
+{
+	struct harvest h = { .q = q, .t = q->dir->thread, .base = base };
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < q->entries.n; i++)
+		r = take_entry(&h, &q->entries.v[i]);
+	while (h.n > 0)
+		finish_branch(&h, r == 0 && !q->entries.truncated);
+	free(h.v);
 	return r;
 }
 
@@ -208,27 +221,91 @@ static int take_walk(struct lister *q)
 {
 	struct thread *t = q->dir->thread;
 	char *base CLEANUP_FREE = NULL;
-	struct harvest h = { .q = q, .t = t };
 	int r = node_rel_path(q->dir, &base);
 
 	if (r < 0)
 		return r;
 	if (q->asked.epoch != t->epoch)
 		return -EAGAIN;
-	h.base = base;
-	for (size_t i = 0; r == 0 && i < q->entries.n; i++)
-		r = take_entry(&h, &q->entries.v[i]);
-	while (h.n > 0)
-		finish_branch(&h, r == 0 && !q->entries.truncated);
-	free(h.v);
+	r = take_below(q, base);
 	apply_journal(q, t);
 	t->walk.told_ms = clock_ms();
 	return r;
 }
 
+/* ---- one directory's ---- */
+
+static bool is_own(const struct lister *q, const struct entry *e)
+{
+	return q->entries.depth <= 1 || !strchr(e->name, '/');
+}
+
+static int make_listing(const struct lister *q, const char *path, struct listing **ret)
+{
+	struct listing *l;
+	size_t own = 0;
+	int r;
+
+	for (size_t i = 0; i < q->entries.n; i++)
+		own += is_own(q, &q->entries.v[i]);
+	r = listing_new(path, own, &l);
+	if (r < 0)
+		return r;
+	l->asked_ms = q->asked.ms;
+	l->epoch = q->asked.epoch;
+	l->complete = !q->entries.truncated;
+	for (size_t i = 0; r == 0 && i < q->entries.n; i++) {
+		const struct entry *e = &q->entries.v[i];
+
+		if (is_own(q, e))
+			r = put_believed(q->dir->thread, l, e, e->name);
+	}
+	if (r < 0) {
+		listing_unref(l);
+		return r;
+	}
+	shrink(l);
+	*ret = l;
+	return 0;
+}
+
+/* Counted; on the shelf, if it can be kept, with what came along. */
+static int take_one(struct lister *q, struct listing **ret)
+{
+	struct thread *t = q->dir->thread;
+	char *path CLEANUP_FREE = NULL;
+	struct listing *l = NULL;
+	int r = node_rel_path(q->dir, &path);
+
+	if (r == 0)
+		r = make_listing(q, path, &l);
+	if (r < 0)
+		return r;
+	if (q->asked.epoch == t->epoch) {
+		/* Of what nobody asked for only what is whole is worth it. */
+		if (!q->prefetch || (l->complete && is_better(t, l)))
+			shelf_put(t, listing_ref(l));
+		if (q->entries.depth > 1)
+			(void)take_below(q, path);
+		apply_journal(q, t);
+	}
+	*ret = l;
+	return 0;
+}
+
 /* ---- the request ---- */
 
 static void begin(struct trip *t, bool walks);
+
+/* Who looks names up here and there has less use for it than who reads directories. */
+static unsigned walk_max(const struct lister *q)
+{
+	unsigned before = q->dir->thread->walk.spell++;
+
+	if (before == 0)
+		return q->reads ? WALK_FIRST : WALK_LEAST;
+	return before == 1 && !q->reads ? WALK_FIRST : WALK_MAX;
+}
 
 static void start(struct remote *r, struct sandbox *sb)
 {
@@ -239,13 +316,18 @@ static void start(struct remote *r, struct sandbox *sb)
 
 	entries_release(&q->entries);
 	q->asked = node_moment(t);
+	if (q->prefetch) /* the watch is live, if only since this millisecond */
+		q->asked.ms = MAX(q->asked.ms, t->live_ms + 1);
+	if (q->prefetch && strcmp(sandbox_root(sb), "/") == 0)
+		q->depth = 1; /* a whole machine, with its /proc */
 	if (err < 0)
 		remote_fail(r, err);
 	else if (q->names)
 		sandbox_list_trees(sb, &r->call, path, (const char *const *)q->names, q->count,
-				   t->walk.spell++ ? WALK_MAX : WALK_FIRST, &q->entries);
+				   walk_max(q), &q->entries);
 	else
-		sandbox_list(sb, &r->call, path, 1, &q->entries);
+		sandbox_list_near(sb, &r->call, path, q->depth, q->prefetch ? PREFETCH_MAX : 0,
+				  &q->entries);
 }
 
 static void tell(struct trip *t, int err, struct listing *l)
@@ -259,28 +341,25 @@ static void tell(struct trip *t, int err, struct listing *l)
 }
 
 /* Each has it now, or asks for himself. */
-static void walked(struct lister *q, int err)
+static void tell_or_ask(struct trip *t)
 {
-	struct trip *t, *next;
+	struct listing *l = shelf_of(t->node);
 
-	if (err == 0)
-		err = take_walk(q);
-	if (err == -EOPNOTSUPP)
-		q->dir->thread->walk.unable = true;
-	DL_FOREACH_SAFE (q->waiters, t, next) {
-		struct listing *l = shelf_of(t->node);
-
-		DL_DELETE(q->waiters, t);
-		if (l && listing_left_ms(l, t->node->thread) > 0) {
-			listing_ref(l);
-			tell(t, 0, l);
-			listing_unref(l);
-		} else if (t->parked.req) {
-			begin(t, false);
-		} else {
-			tell(t, -EINTR, NULL);
-		}
+	if (l && listing_left_ms(l, t->node->thread) > 0) {
+		listing_ref(l);
+		tell(t, 0, l);
+		listing_unref(l);
+	} else if (t->parked.req) {
+		begin(t, false);
+	} else {
+		tell(t, -EINTR, NULL);
 	}
+}
+
+/* Whether it is what a request was made for, and its errors are his. */
+static bool is_answer(const struct lister *q, const struct node *dir)
+{
+	return !q->names && !q->prefetch && q->dir == dir;
 }
 
 static void done(struct remote *r, int err)
@@ -288,25 +367,26 @@ static void done(struct remote *r, int err)
 	struct lister *q = CONTAINER_OF(r, struct lister, remote);
 	struct thread *thread = q->dir->thread;
 	size_t count = q->entries.n;
+	struct listing *l = NULL;
 	struct trip *t, *next;
 
 	thread_ref(thread);
 	DL_DELETE(thread->listers, q);
-	thread->walk.ms = clock_ms();
+	if (!q->prefetch)
+		thread->walk.ms = clock_ms();
 	thread->fs->totals.names_dropped += q->entries.dropped;
-	if (q->names) {
-		walked(q, err);
-	} else {
-		struct listing *l = NULL;
-
-		if (err == 0)
-			err = take_one(q, &l);
-		DL_FOREACH_SAFE (q->waiters, t, next) {
-			DL_DELETE(q->waiters, t);
+	if (q->names && err == -EOPNOTSUPP)
+		thread->walk.unable = true;
+	if (err == 0)
+		err = q->names ? take_walk(q) : take_one(q, &l);
+	DL_FOREACH_SAFE (q->waiters, t, next) {
+		DL_DELETE(q->waiters, t);
+		if (is_answer(q, t->node))
 			tell(t, err, l);
-		}
-		listing_unref(l);
+		else
+			tell_or_ask(t);
 	}
+	listing_unref(l);
 	lister_free(q);
 	if (count > 20000)
 		malloc_trim(0);
@@ -353,8 +433,14 @@ static bool is_current(const struct lister *q, const struct node *dir)
 /* Whether its answer will have that directory, too. */
 static bool will_bring(const struct lister *q, const struct node *dir)
 {
-	if (!q->names)
+	if (!q->names) {
+		for (unsigned i = 1; i < q->depth && dir != q->dir; i++) {
+			if (!dir->parent || !dir->has_attr || !attr_is_near(&dir->attr))
+				return false;
+			dir = dir->parent;
+		}
 		return q->dir == dir;
+	}
 	for (; dir->parent && dir->parent != q->dir; dir = dir->parent)
 		;
 	if (!dir->parent)
@@ -459,13 +545,21 @@ static void count_in_row(struct thread *t, fuse_ino_t parent)
 	t->walk.ms = now;
 }
 
+/* What is in a few directories costs little on the way. Unless it is known that there are a few it
+ * is the directory alone. */
+static unsigned near_depth(const struct node *n)
+{
+	return n->has_attr && n->attr.nlink > 2 && n->attr.nlink <= NEAR_LINKS_MAX ? NEAR_DEPTH : 1;
+}
+
 static void begin(struct trip *t, bool walks)
 {
 	struct thread *th = t->node->thread;
 	struct lister *q;
 
 	DL_FOREACH (th->listers, q) {
-		if ((walks || !q->names) && will_bring(q, t->node) && is_current(q, t->node)) {
+		if ((walks || is_answer(q, t->node)) && will_bring(q, t->node) &&
+		    is_current(q, t->node)) {
 			DL_APPEND(q->waiters, t);
 			return;
 		}
@@ -485,10 +579,12 @@ static void begin(struct trip *t, bool walks)
 		th->fs->totals.walks++;
 	} else {
 		q->dir = node_ref(t->node);
+		q->depth = walks ? near_depth(t->node) : 1;
 		th->fs->totals.listings++;
 		if (clock_ms() - th->walk.told_ms > WALK_MS)
 			th->walk.spell = 0;
 	}
+	q->reads = t->reads;
 	count_in_row(th, t->node->parent ? t->node->parent->ino : 0);
 	DL_APPEND(q->waiters, t);
 	DL_APPEND(th->listers, q);
@@ -503,6 +599,25 @@ void lister_ask(struct trip *t, bool reads,
 	t->reads = reads;
 	t->asked = node_moment(t->node->thread);
 	begin(t, true);
+}
+
+void lister_prefetch(struct thread *t)
+{
+	struct lister *q;
+
+	if (!t->root || t->fs->ending || tenant_try_acquire(t->tenant) < 0)
+		return;
+	q = calloc(1, sizeof(*q));
+	if (q) {
+		q->dir = node_ref(t->root);
+		q->depth = PREFETCH_DEPTH;
+		q->prefetch = q->remote.quiet = true;
+		DL_APPEND(t->listers, q);
+		q->asked = node_moment(t);
+		t->fs->totals.prefetches++;
+		remote_begin(&q->remote, t, start, done);
+	}
+	(void)tenant_release(t->tenant);
 }
 
 void lister_was_read(struct node *dir, struct listing *l)

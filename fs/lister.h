@@ -4,7 +4,10 @@
  * request brings what he will want next, too: the directory, the siblings after
  * it, and all that is below them, as far as WALK_MAX entries go. A walk is: a
  * directory is read right after the one that it is in was read, or is wanted
- * right after two of its siblings were. A single ls is none, nor are two. Loop thread only.
+ * right after two of its siblings were. A single ls is none, nor are two. As a command costs more
+ * than many names, a directory with a few others in it brings what is in these, unless they are
+ * large, and the first request to a sandbox that is watched is for what is near its root. Loop
+ * thread only.
  */
 #pragma once
 
@@ -12,7 +15,8 @@
 #include "trip.h"
 
 enum {
-	WALK_FIRST = 8192, /* entries of the first request of a walk, which may be a mistake */
+	WALK_LEAST = 1024, /* entries of the first request for who only looks names up */
+	WALK_FIRST = 8192, /* of the first for who reads directories; it may be a mistake */
 	WALK_MAX = 32768,  /* of the others */
 };
 
@@ -24,5 +28,10 @@ enum {
  */
 void lister_ask(struct trip *t, bool reads,
 		void (*listed)(struct trip *t, int err, struct listing *l));
+/*
+ * The watch has become live: what is near the thread's root is asked for before anybody does, if
+ * its sandbox is up. Nobody hears of it if that fails.
+ */
+void lister_prefetch(struct thread *t);
 /* Somebody reads a directory whose listing was there already. */
 void lister_was_read(struct node *dir, struct listing *l);

@@ -53,6 +53,8 @@ static void print_totals(struct fs *fs, struct buf *to)
 		  t->listings },
 		{ "threadfs_walks_total", "Trees of directories that were listed in one request.",
 		  t->walks },
+		{ "threadfs_prefetches_total",
+		  "What is near a root that was listed before anybody asked.", t->prefetches },
 		{ "threadfs_links_refused_total", "Links that would lead out of their thread.",
 		  t->links_refused },
 		{ "threadfs_ahead_files_total", "Small files fetched ahead of their readers.",

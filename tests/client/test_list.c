@@ -185,6 +185,65 @@ static void test_trees_come_in_order_and_are_cut(void **state)
 	entries_release(&e);
 }
 
+static void make_files(const char *dir, int count)
+{
+	char path[PATH_MAX];
+
+	assert_int_equal(mkdir(dir, 0755), 0);
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "%s/a-name-that-takes-some-room-%d", dir, i);
+		make_file(path, "");
+	}
+}
+
+static size_t below(const struct entries *e, const char *dir)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < e->n; i++)
+		n += strncmp(e->v[i].name, dir, strlen(dir)) == 0 && e->v[i].name[strlen(dir)];
+	return n;
+}
+
+static void test_what_is_near_comes_along(void **state)
+{
+	struct fixture *f = *state;
+	struct entries e CLEANUP_ENTRIES = { 0 };
+	char path[PATH_MAX];
+
+	populate(f);
+	make_files(HOST("large"), 400);
+	make_files(HOST("wide"), 0);
+	for (int i = 0; i < 40; i++) {
+		snprintf(path, sizeof(path), "%s/%d", HOST("wide"), i);
+		assert_int_equal(mkdir(path, 0755), 0);
+	}
+	OK(sandbox_list_near, f->dir, 1, 0, &e);
+	qsort(e.v, e.n, sizeof(*e.v), compare);
+	assert_int_equal(e.depth, 1);
+	assert_names(&e, "a b large link pipe wide");
+	entries_release(&e);
+
+	OK(sandbox_list_near, f->dir, 2, 0, &e);
+	qsort(e.v, e.n, sizeof(*e.v), compare);
+	assert_int_equal(e.depth, 2);
+	assert_int_equal(below(&e, "b"), 2); /* not what is in b/d */
+	/* Whether it entered a directory is to be seen from its attributes. */
+	assert_true(attr_is_near(&find(&e, "b")->attr));
+	assert_false(attr_is_near(&find(&e, "large")->attr));
+	assert_int_equal(below(&e, "large"), 0);
+	assert_int_equal(below(&e, "wide"), attr_is_near(&find(&e, "wide")->attr) ? 40 : 0);
+	assert_whole(&e);
+	entries_release(&e);
+
+	OK(sandbox_list_near, f->dir, 3, 5, &e);
+	assert_int_equal(e.n, 5);
+	assert_true(e.truncated);
+	entries_release(&e);
+	FAILS(ENOENT, sandbox_list_near, PATH("none"), 2, 0, &e);
+	FAILS(ENOTDIR, sandbox_list_near, PATH("a"), 2, 0, &e);
+}
+
 static void test_list_of_an_empty_directory(void **state)
 {
 	struct fixture *f = *state;
@@ -778,6 +837,7 @@ int main(void)
 		FIXTURE_TEST(test_list_gives_all_attributes),
 		FIXTURE_TEST(test_list_depths),
 		FIXTURE_TEST(test_trees_come_in_order_and_are_cut),
+		FIXTURE_TEST(test_what_is_near_comes_along),
 		FIXTURE_TEST(test_list_of_an_empty_directory),
 		FIXTURE_TEST(test_list_follows_a_link_but_not_those_inside),
 		FIXTURE_TEST(test_list_errnos),

@@ -86,6 +86,52 @@ quiet() {
 	same "$(find . -type f -size 0 | wc -l)" 600
 }
 
+@test "what is near the root is known before anybody asks" {
+	wait_for 20 watch_settled
+	sandbox 'mkdir -p workspace/a/b; touch workspace/a/b/c workspace/a/f; ln -s f workspace/a/l'
+	no_watch && skip "no watch: nothing lasts"
+	settled
+	# Another mount's eyes: nothing of it was looked at here.
+	mount_stop
+	mount_start
+	quiet ls "$W/uploads"
+	wait_for 20 watched
+	asked() { [ "$(count prefetches)" -ge 1 ]; }
+	wait_for 20 asked
+	quiet ls "$W/workspace" # shares it, if it is still under way
+	look() {
+		quiet ls -l "$W/workspace"
+		quiet stat "$W/workspace/a" "$W/workspace/a/f" "$W/workspace/a/b"
+		same "$(readlink "$W/workspace/a/l")" f
+		[ ! -e "$W/workspace/a/none" ]
+	}
+	costs listings look
+	same "$COST" 0
+	# and changes are seen as ever
+	sandbox 'mv workspace/a/f workspace/a/g; rm -r workspace/a/b; mkdir workspace/a/new'
+	gone() { [ ! -e "$W/workspace/a/f" ] && [ ! -e "$W/workspace/a/b" ]; }
+	wait_for 5 gone
+	same "$(ls "$W/workspace/a" | tr '\n' ' ')" "g l new "
+}
+
+@test "a directory brings what is in the few that it has" {
+	wait_for 20 watch_settled
+	sandbox 'cd workspace; mkdir -p p/q/{x,y}/z; touch p/q/{x,y}/{1,2,3} p/q/x/z/4; mkdir p/q/empty'
+	no_watch && skip "no watch: nothing lasts"
+	settled
+	quiet ls "$W/workspace/p"
+	look() {
+		same "$(ls "$W/workspace/p/q" | tr '\n' ' ')" "empty x y "
+		same "$(ls "$W/workspace/p/q/x" | tr '\n' ' ')" "1 2 3 z "
+		same "$(ls "$W/workspace/p/q/y" | tr '\n' ' ')" "1 2 3 z "
+		same "$(ls "$W/workspace/p/q/empty")" ""
+	}
+	costs listings look
+	echo "listings: $COST"
+	[ "$COST" -le 1 ]
+	same "$(cat "$W/workspace/p/q/x/z/4" && ls "$W/workspace/p/q/y/z")" ""
+}
+
 @test "names and attributes that are known do not reach the daemon" {
 	wait_for 20 watch_settled
 	make_tree 1 300

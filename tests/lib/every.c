@@ -72,6 +72,11 @@ static void start_trees(struct attempt *a, struct sandbox *sb)
 	sandbox_list_trees(sb, &a->call, a->dir, names, ARRAY_SIZE(names), 100, &a->result.entries);
 }
 
+static void start_near(struct attempt *a, struct sandbox *sb)
+{
+	sandbox_list_near(sb, &a->call, a->dir, 2, 0, &a->result.entries);
+}
+
 static void release_entries(struct attempt *a)
 {
 	entries_release(&a->result.entries);
@@ -567,6 +572,7 @@ const struct every_op every_op[] = {
 	{ "list", 0, start_list, release_entries, entries_fit },
 	{ "tree", 0, start_tree, release_entries, entries_fit },
 	{ "trees", 0, start_trees, release_entries, entries_fit },
+	{ "near", 0, start_near, release_entries, entries_fit },
 	{ "lstat", 0, start_lstat, NULL, attr_fits },
 	{ "readlink", 0, start_readlink, release_text, target_fits },
 	{ "mkdir", EVERY_NO_RESULT, start_mkdir, NULL, made_directory },
