@@ -275,6 +275,7 @@ socket_of() {
 	thread
 	echo x >outputs/f
 	exec 5<outputs/f
+	wait_until is demo '.leases == 2' # a listing in the background has one, too
 	python3 - "$M/.ctl/metrics" <<-'PY'
 		import re, sys
 		types, seen, values = {}, set(), {}
