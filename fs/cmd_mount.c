@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include "cmd.h"
@@ -23,21 +22,12 @@
 
 static int check_mountpoint(const struct options *o, struct buf *why)
 {
-	struct statvfs vfs;
 	struct stat st;
 
-	/* The kernel may remember the attributes of a mount whose program is gone. */
-	if (statvfs(o->mountpoint, &vfs) < 0 || stat(o->mountpoint, &st) < 0) {
+	if (stat(o->mountpoint, &st) < 0) {
 		int r = -errno;
 
-		if (r == -ENOTCONN)
-			buf_printf(
-				why,
-				"%s is a mount whose program is gone: threadfs unmount %s frees it",
-				o->mountpoint, o->mountpoint);
-		else
-			buf_printf(why, "the mountpoint %s: %s", o->mountpoint,
-				   strerrordesc_np(-r));
+		buf_printf(why, "the mountpoint %s: %s", o->mountpoint, strerrordesc_np(-r));
 		return r;
 	}
 	if (!S_ISDIR(st.st_mode)) {

@@ -12,7 +12,9 @@
 #include <string.h>
 
 #include "cmd.h"
+#include "guardian.h"
 #include "secret.h"
+#include "unmount.h"
 
 /* What reading the arguments comes to, besides a negative errno. */
 enum { RUN, SHOW_HELP, WRONG };
@@ -189,17 +191,21 @@ static int read_settings(const struct mount_args *a, struct options *o)
 	return r;
 }
 
-/* Whether it will do is cmd_mount()'s to find out. */
+/* Whether it will do is cmd_mount()'s to find out. What a dead daemon left there goes first. */
 static int find_mountpoint(const char *path, struct options *o)
 {
-	o->mountpoint = realpath(path, NULL);
-	if (!o->mountpoint && errno == ENOTCONN)
-		return cmd_fail("the daemon of the mount at '%s' is dead: threadfs unmount %s "
-				"removes what is left",
-				path, path);
-	if (!o->mountpoint)
-		return cmd_fail("the mountpoint '%s': %s", path, strerrordesc_np(errno));
-	return 0;
+	struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
+	int r = unmount_stale(path, &words);
+
+	if (r == 0) {
+		o->mountpoint = realpath(path, NULL);
+		r = o->mountpoint ? 0 : -errno;
+	} else if (r != -ENOENT && r != -ENOTDIR && r != -EACCES) {
+		return cmd_fail("the daemon of the mount at '%s' is dead, and what is left cannot "
+				"be removed: %s",
+				path, words.len > 0 ? words.data : strerrordesc_np(-r));
+	}
+	return r < 0 ? cmd_fail("the mountpoint '%s': %s", path, strerrordesc_np(-r)) : 0;
 }
 
 static int run_mount(int argc, char **argv, int (*read_args)(struct mount_args *, int, char **))
@@ -379,6 +385,8 @@ int main(int argc, char **argv)
 	};
 
 	opterr = 0;
+	if (argc > 0 && strcmp(argv[0], GUARDIAN_NAME) == 0)
+		return guardian_main(argc, argv);
 	if (argc > 0 && is_mount_helper(argv[0]))
 		return run_mount(argc, argv, helper_options);
 	if (argc < 2) {

@@ -17,6 +17,7 @@
 #include "ctl.h"
 #include "file.h"
 #include "fs.h"
+#include "guardian.h"
 #include "log.h"
 #include "node.h"
 #include "notifier.h"
@@ -35,6 +36,7 @@ struct mount {
 	struct fs fs;
 	int ended_fd; /* an eventfd */
 	struct presence presence;
+	struct guardian guardian;
 	struct thread *given; /* of a URL; counted */
 };
 
@@ -165,7 +167,7 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 	if (!m)
 		return -ENOMEM;
 	m->opt = m->fs.opt = o;
-	m->fs.cache_dir = m->presence.fd = -1;
+	m->fs.cache_dir = m->presence.fd = m->guardian.fd = -1;
 	m->fs.started_ms = clock_ms();
 	m->fs.started_wall = clock_wall();
 	m->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -182,8 +184,10 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 	}
 	if (r == 0)
 		r = try_given(m, why);
-	if (r == 0)
+	if (r == 0) {
+		guardian_begin(&m->guardian, o->mountpoint);
 		r = session_open(&m->fs, on_ended, m, why);
+	}
 	/* The kernel's first request is answered when this is. */
 	if (r == 0 && stat(o->mountpoint, &st) < 0) {
 		r = -errno;
@@ -197,6 +201,7 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 	}
 	if (r == 0) {
 		presence_begin(&m->presence, st.st_dev);
+		guardian_watch(&m->guardian, st.st_dev);
 		*ret = m;
 		return 0;
 	}
@@ -341,6 +346,7 @@ int mount_stop(struct mount *m)
 		close(m->fs.cache_dir);
 	if (m->ended_fd >= 0)
 		close(m->ended_fd);
+	guardian_end(&m->guardian);
 	presence_end(&m->presence);
 	if (s == 0)
 		free(m);

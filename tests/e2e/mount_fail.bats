@@ -192,36 +192,56 @@ gone() {
 }
 
 # Sandboxes outlive it; the next mount adopts them.
-@test "a daemon that was killed: the mountpoint can be freed and used again" {
-	local pid how
+# guardian: the pid of the one beside the mount at $M.
+guardian() {
+	pgrep -f -- "^threadfs-guardian $M\$"
+}
+
+@test "a daemon that was killed: its mountpoint is free at once, and can be used again" {
+	local pid guard
+
+	mount_start
+	thread
+	echo one >outputs/f
+	pid=$(sandbox_pid)
+	guard=$(guardian)
+	spawn sleep 60 # somebody whose working directory is in there
+	cd /
+	kill -KILL "$MOUNT_PID"
+	wait "$MOUNT_PID" || true
+	wait_until not_mounted "$M"
+	wait_until pid_gone "$guard"
+	[ -d "$M" ]
+	[ -z "$(ls -A "$M")" ]
+	kill -0 "$pid"
+	mount_start
+	[ "$(cat "$M/threads/demo/outputs/f")" = one ]
+	[ "$(sandbox_pid)" = "$pid" ]
+	guard=$(guardian)
+	mount_stop
+	pid_gone "$guard"
+}
+
+@test "the daemon and its guardian killed: unmount frees the mountpoint, and so does mount" {
+	local how
 
 	for how in unmount mount; do
 		mount_start
 		[ -d "$M/threads/demo" ] || thread
 		cd "$M/threads/demo"
 		echo "$how" >"outputs/$how"
-		pid=$(sandbox_pid)
 		cd /
-		kill -KILL "$MOUNT_PID"
+		kill -KILL "$(guardian)" "$MOUNT_PID"
 		wait "$MOUNT_PID" || true
 		is_mounted "$M"
 		[ "$(op stat "$M/README")" = ENOTCONN ]
-		if [ "$how" = mount ]; then
-			# a clear line, which says what to do
-			run "$THREADFS" mount "${MOUNT_ARGS[@]}"
-			[ "$status" = 1 ]
-			[ "${#lines[@]}" = 1 ]
-			[[ $output == *"threadfs unmount $M"* ]]
-			run "$THREADFS" status "$M"
-			[ "$status" = 1 ]
-		fi
-		"$THREADFS" unmount "$M"
-		not_mounted "$M"
-		kill -0 "$pid"
+		run "$THREADFS" status "$M"
+		[ "$status" = 1 ]
+		[ "$how" != unmount ] || "$THREADFS" unmount "$M"
 	done
 	mount_start
+	[ "$(grep -c " $M " /proc/self/mountinfo)" = 1 ]
 	[ "$(cat "$M"/threads/demo/outputs/*)" = $'mount\nunmount' ]
-	[ "$(sandbox_pid)" = "$pid" ]
 }
 
 @test "a sandbox that cannot be started: the reason is told" {

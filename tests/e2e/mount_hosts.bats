@@ -83,7 +83,7 @@ kill_host() {
 	ip -n "$CLUSTER" link set "v$1" down
 	kill -KILL "${!pid}"
 	wait_until pid_gone "${!pid}"
-	umount -l "$T/$1"
+	wait_until not_mounted "$T/$1"
 	declare -g "PID_$1="
 }
 

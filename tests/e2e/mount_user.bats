@@ -177,14 +177,28 @@ dead_body() {
 	mount_ended
 }
 
-@test "a killed daemon of an ordinary user can be cleaned up by him" {
-	local pid
+user_daemon() {
+	pgrep -u "$USER_ID" -f -- "mount .*$M\$"
+}
+
+@test "the mountpoint of a killed daemon of an ordinary user is free, or freed by him" {
+	local pid how
 
 	mount_as_user
-	pid=$(pgrep -u "$USER_ID" -f -- "mount .*$M\$")
+	pid=$(user_daemon)
 	kill -KILL "$pid"
 	wait_until pid_gone "$pid"
+	wait_until not_mounted "$M"
+	for how in unmount mount; do
+		as_user "$THREADFS" mount "${MOUNT_ARGS[@]}" 3>&-
+		pid=$(user_daemon)
+		kill -KILL "$(pgrep -u "$USER_ID" -f -- "^threadfs-guardian $M\$")" "$pid"
+		wait_until pid_gone "$pid"
+		is_mounted "$M"
+		[ "$how" != unmount ] || as_user "$THREADFS" unmount "$M"
+	done
+	as_user "$THREADFS" mount "${MOUNT_ARGS[@]}" 3>&-
 	is_mounted "$M"
 	as_user "$THREADFS" unmount "$M"
-	not_mounted "$M"
+	mount_ended
 }

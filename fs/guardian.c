@@ -1,0 +1,159 @@
+/*
+ * Both ends of the pipe between a daemon and its guardian: the daemon writes
+ * which mount it is, and a last byte when it ends in order; an end of file
+ * without that byte is its death. One thread each.
+ */
+#include "guardian.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "io.h"
+#include "log.h"
+#include "unmount.h"
+
+enum {
+	MESSAGE_MOUNTED = 'm', /* and a dev_t */
+	MESSAGE_ENDED = 'e',
+	LOOKS = 100, /* until a daemon that dies is dead to the kernel, too */
+	LOOK_EVERY_MS = 50,
+};
+
+/* ---- the daemon's end ---- */
+
+static int spawn_guardian(const char *mountpoint, int fd, pid_t *ret_pid)
+{
+	const char *const argv[] = { GUARDIAN_NAME, mountpoint, NULL };
+	const char *const *envp = (const char *const *)environ;
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	int r = -posix_spawn_file_actions_init(&actions);
+
+	if (r < 0)
+		return r;
+	r = -posix_spawnattr_init(&attr);
+	if (r < 0) {
+		posix_spawn_file_actions_destroy(&actions);
+		return r;
+	}
+	/* Nobody's pipe is kept open by it, and no terminal's Ctrl-C ends it. */
+	r = -posix_spawn_file_actions_adddup2(&actions, fd, STDIN_FILENO);
+	if (r == 0)
+		r = -posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
+						      O_WRONLY, 0);
+	if (r == 0)
+		r = -posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+	if (r == 0)
+		r = -posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+	if (r == 0)
+		r = -posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
+	if (r == 0)
+		r = -posix_spawn(ret_pid, "/proc/self/exe", &actions, &attr, (char *const *)argv,
+				 (char *const *)envp);
+	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}
+
+void guardian_begin(struct guardian *g, const char *mountpoint)
+{
+	int fds[2], r;
+
+	*g = (struct guardian){ .fd = -1 };
+	r = pipe2(fds, O_CLOEXEC) < 0 ? -errno : 0;
+	if (r == 0) {
+		r = spawn_guardian(mountpoint, fds[0], &g->pid);
+		close(fds[0]);
+		if (r < 0)
+			close(fds[1]);
+		else
+			g->fd = fds[1];
+	}
+	if (r < 0)
+		log_warn("without a guardian: %s; if this daemon is killed the mountpoint stays "
+			 "until the next mount or unmount",
+			 strerrordesc_np(-r));
+}
+
+void guardian_watch(struct guardian *g, dev_t dev)
+{
+	char message[1 + sizeof(dev)] = { MESSAGE_MOUNTED };
+
+	memcpy(message + 1, &dev, sizeof(dev));
+	if (g->fd >= 0)
+		(void)!write(g->fd, message, sizeof(message));
+}
+
+void guardian_end(struct guardian *g)
+{
+	const char message = MESSAGE_ENDED;
+
+	if (g->fd < 0)
+		return;
+	(void)!write(g->fd, &message, 1);
+	close(g->fd);
+	g->fd = -1;
+	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* ---- the guardian's end ---- */
+
+/* Waits for the daemon's end. True: it ended in order. */
+static bool wait_for_end(dev_t *ret_dev)
+{
+	char bytes[1 + sizeof(*ret_dev)];
+	ssize_t n;
+
+	for (;;) {
+		n = read(STDIN_FILENO, bytes, 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0 || bytes[0] == MESSAGE_ENDED)
+			return n > 0;
+		/* Written in one piece, which a pipe keeps together. */
+		if (read(STDIN_FILENO, bytes + 1, sizeof(*ret_dev)) == sizeof(*ret_dev))
+			memcpy(ret_dev, bytes + 1, sizeof(*ret_dev));
+	}
+}
+
+/* Whether the mount is still there. */
+static bool find(const char *point, dev_t dev)
+{
+	struct mounts m CLEANUP_MOUNTS = { 0 };
+	const struct mount_entry *mount;
+
+	if (mounts_read(&m) < 0)
+		return false;
+	mount = mounts_at(&m, point);
+	return mount_entry_is_ours(mount) && (dev == 0 || mount->dev == dev);
+}
+
+int guardian_main(int argc, char **argv)
+{
+	struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
+	static const int deaf_to[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+	sigset_t none;
+	dev_t dev = 0;
+
+	if (argc != 2)
+		return EXIT_FAILURE;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(deaf_to); i++)
+		signal(deaf_to[i], SIG_IGN); /* it ends with its daemon, never before */
+	(void)!chdir("/");
+	if (wait_for_end(&dev))
+		return 0;
+	for (int i = 0; i < LOOKS && find(argv[1], dev); i++) {
+		if (unmount_is_dead(argv[1]))
+			return unmount_stale(argv[1], &words) < 0 ? EXIT_FAILURE : 0;
+		poll(NULL, 0, LOOK_EVERY_MS);
+	}
+	return 0;
+}

@@ -1,0 +1,30 @@
+/*
+ * The guardian of a mount: a small process beside the daemon that takes the mount
+ * away when the daemon dies without having done so (kill -9, out of memory), so that
+ * the mountpoint does not stay dead. It is this program by another name
+ * (GUARDIAN_NAME), with nothing open but a pipe to the daemon, whose end it
+ * waits for. Not on the loop's thread.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "util.h"
+
+#define GUARDIAN_NAME "threadfs-guardian"
+
+struct guardian {
+	int fd; /* -1: there is none */
+	pid_t pid;
+};
+
+/* Before it is mounted. As well as it goes: without one the mountpoint is freed by the next
+ * mount or unmount, that is all. Logs why. */
+void guardian_begin(struct guardian *g, const char *mountpoint);
+/* It is mounted: that one, and no other at the same place. */
+void guardian_watch(struct guardian *g, dev_t dev);
+/* The mount is gone or will be: waits until the guardian has ended. Harmless without one. */
+void guardian_end(struct guardian *g);
+
+/* The guardian itself, as main() finds it by its name; returns the exit status. */
+int guardian_main(int argc, char **argv);

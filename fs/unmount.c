@@ -1,0 +1,150 @@
+/*
+ * Taking a mount away: by the kernel, or for ordinary users by fusermount3, which
+ * may. Any process, without threads or with.
+ */
+#include "unmount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+
+#include "clock.h"
+
+enum {
+	GONE_MS = 10000,
+	STALE_MAX = 64, /* dead ones over one another */
+};
+
+/* ---- fusermount3 ---- */
+
+/* Collects what it says up to its end of file. */
+static void collect(int fd, struct buf *words)
+{
+	char piece[512];
+	ssize_t n;
+
+	while ((n = read(fd, piece, sizeof(piece))) > 0 || (n < 0 && errno == EINTR))
+		if (n > 0)
+			buf_append(words, piece, (size_t)n); /* too much: the rest is dropped */
+	while (words->len > 0 && words->data[words->len - 1] == '\n')
+		words->data[--words->len] = '\0';
+}
+
+static int start(const char *point, bool lazy, int words, pid_t *ret_pid)
+{
+	const char *const plain[] = { "fusermount3", "-u", "--", point, NULL };
+	const char *const when_free[] = { "fusermount3", "-u", "-z", "--", point, NULL };
+	const char *const *argv = lazy ? when_free : plain;
+	posix_spawn_file_actions_t actions;
+	int r;
+
+	r = -posix_spawn_file_actions_init(&actions);
+	if (r < 0)
+		return r;
+	r = -posix_spawn_file_actions_adddup2(&actions, words, STDERR_FILENO);
+	if (r == 0)
+		r = -posix_spawnp(ret_pid, argv[0], &actions, NULL, (char *const *)argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	return r;
+}
+
+/* 0, -EBUSY, or another errno with its words where there are any. */
+static int fusermount(const char *point, bool lazy, struct buf *words)
+{
+	int pipe_fds[2], status, r;
+	pid_t pid;
+
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return -errno;
+	r = start(point, lazy, pipe_fds[1], &pid);
+	close(pipe_fds[1]);
+	if (r == 0)
+		collect(pipe_fds[0], words);
+	close(pipe_fds[0]);
+	if (r < 0) {
+		buf_printf(words, "fusermount3 cannot be run: %s", strerrordesc_np(-r));
+		return r;
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return words->len > 0 && strstr(words->data, "busy") ? -EBUSY : -EIO;
+}
+
+/* ---- the end of the mount ---- */
+
+/* The kernel wakes who polls its list whenever that changes. */
+static int wait_until_gone(int id)
+{
+	int fd CLEANUP_FD = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	int64_t end = clock_ms() + GONE_MS;
+
+	if (fd < 0)
+		return -errno;
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = POLLPRI };
+		struct mounts m CLEANUP_MOUNTS = { 0 };
+		int64_t left = end - clock_ms();
+		int r = mounts_read(&m);
+
+		if (r < 0)
+			return r;
+		if (!mounts_has_id(&m, id))
+			return 0;
+		if (left <= 0)
+			return -ETIMEDOUT;
+		if (poll(&p, 1, (int)left) < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+int unmount(const struct mount_entry *mount, bool lazy, struct buf *words)
+{
+	int r = -EPERM;
+
+	if (geteuid() == 0)
+		r = umount2(mount->point, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) < 0 ? -errno
+											 : 0;
+	/* Root of a container may be nobody special to the kernel. */
+	if (r == -EPERM)
+		r = fusermount(mount->point, lazy, words);
+	return r == 0 ? wait_until_gone(mount->id) : r;
+}
+
+bool unmount_is_dead(const char *point)
+{
+	struct statvfs vfs;
+
+	/* Not stat(2): the kernel may remember the attributes of a mount whose program is gone. */
+	return statvfs(point, &vfs) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
+int unmount_stale(const char *path, struct buf *words)
+{
+	for (int i = 0; i < STALE_MAX; i++) {
+		struct mounts m CLEANUP_MOUNTS = { 0 };
+		char *point CLEANUP_FREE = NULL;
+		const struct mount_entry *mount;
+		int r = mounts_read(&m);
+
+		if (r == 0)
+			r = mounts_resolve(&m, path, &point);
+		if (r < 0)
+			return r;
+		mount = mounts_at(&m, point);
+		if (!mount_entry_is_ours(mount) || !unmount_is_dead(point))
+			return 0;
+		/* Whoever has a file or his working directory there gets ENOTCONN for ever. */
+		r = unmount(mount, true, words);
+		if (r < 0)
+			return r;
+	}
+	return -EBUSY;
+}
