@@ -31,5 +31,11 @@ int cmd_exec(const struct exec_args *a);
 
 /* The page of a command, or of the program for NULL. False: there is no such command. */
 bool help_page(const char *command, struct buf *to);
+/* The name of each command that has a page, one after the other; NULL: that was all. */
+const char *help_command(size_t i);
 /* The command whose name is nearest to this; NULL: none is near. */
 const char *help_nearest(const char *command);
+
+/* threadfs help --complete [-- WORD...], see complete.c; the arguments behind it. Returns the exit
+ * status. */
+int complete_show(int argc, char **argv);

@@ -40,7 +40,7 @@ static const char unmount_page[] =
 	"\n"
 	"Unmounts, and returns when it is done.\n"
 	"\n"
-	"  -l                    out of sight now, and gone when nobody uses it any more\n"
+	"  -l, --lazy            out of sight now, and gone when nobody uses it any more\n"
 	"\n"
 	"example:\n"
 	"  threadfs unmount ~/agents\n";
@@ -119,6 +119,11 @@ bool help_page(const char *command, struct buf *to)
 		return true;
 	}
 	return false;
+}
+
+const char *help_command(size_t i)
+{
+	return i < ARRAY_SIZE(pages) ? pages[i].command : NULL;
 }
 
 const char *help_nearest(const char *command)

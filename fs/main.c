@@ -359,6 +359,10 @@ static int main_exec(int argc, char **argv)
 
 static int main_help(int argc, char **argv)
 {
+	if (argc > 1 && strcmp(argv[1], "--complete") == 0)
+		return complete_show(argc - 2, argv + 2);
+	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+		return show_help("help");
 	if (argc > 2) {
 		wrong("help", "only one command at a time");
 		return EXIT_USAGE;
