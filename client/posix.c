@@ -256,8 +256,13 @@ static bool is_same_file(const struct posix_run *run)
 
 static void on_moved(struct posix_run *run, int err)
 {
-	if (!err && run->exit_code != 0 && is_same_file(run))
+	bool *same = op_of(run)->ret;
+
+	if (!err && run->exit_code != 0 && is_same_file(run)) {
 		run->exit_code = 0;
+		if (same)
+			*same = true;
+	}
 	posix_run_finish_op(run, err);
 }
 
@@ -307,7 +312,7 @@ static const char link_check[] =
 	" echo \"mv: $e\" >&2; exit 1; fi;";
 
 void sandbox_rename(struct sandbox *sb, struct call *call, const char *from, const char *to,
-		    unsigned flags)
+		    unsigned flags, bool *ret_same)
 {
 	static const struct kind plain = { .done = on_moved };
 	static const struct kind noreplace = { .done = on_moved_to_new };
@@ -332,7 +337,7 @@ void sandbox_rename(struct sandbox *sb, struct call *call, const char *from, con
 		mv = "exec mv -n -T -v";
 	}
 	buf_printf(&script, " %s -- \"$a\" \"$b\"", mv);
-	submit(sb, call, &script, kind, NULL);
+	submit(sb, call, &script, kind, ret_same);
 }
 
 /* ---- attributes ---- */

@@ -140,9 +140,11 @@ void sandbox_utimens(struct sandbox *sb, struct call *call, const char *path,
 		     const struct timespec times[2], struct attr *ret);
 void sandbox_rmdir(struct sandbox *sb, struct call *call, const char *path);
 void sandbox_unlink(struct sandbox *sb, struct call *call, const char *path);
-/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE (-EOPNOTSUPP where the sandbox cannot). */
+/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE (-EOPNOTSUPP where the sandbox cannot). *ret_same
+ * is set, or left as it is: both were names of one file, so that nothing was to be done. May be
+ * NULL. */
 void sandbox_rename(struct sandbox *sb, struct call *call, const char *from, const char *to,
-		    unsigned flags);
+		    unsigned flags, bool *ret_same);
 void sandbox_truncate(struct sandbox *sb, struct call *call, const char *path, uint64_t size);
 void sandbox_statfs(struct sandbox *sb, struct call *call, const char *path, struct fs_stat *ret);
 /* Copies a file inside the sandbox, replacing the target's content. */

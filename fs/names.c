@@ -314,7 +314,7 @@ static void start_rename(struct remote *r, struct sandbox *sb)
 	char *to CLEANUP_FREE = from ? trip_path(t, t->other, t->name2, sb) : NULL;
 
 	if (to)
-		sandbox_rename(sb, &r->call, from, to, t->flags);
+		sandbox_rename(sb, &r->call, from, to, t->flags, &t->same);
 }
 
 static void exchange_nodes(struct node *a, struct node *b)
@@ -335,10 +335,10 @@ static void exchange_nodes(struct node *a, struct node *b)
 	node_unref(dir_b);
 }
 
-/* Whether there was something to move there, or two names of one file, is mv's secret. */
-static void names_moved(struct trip *t, int err)
+/* What is known of the names; n has not been moved yet. */
+static void names_moved(struct trip *t, bool moved)
 {
-	if (err == 0 && !(t->flags & RENAME_EXCHANGE) && !node_child(t->node, t->name)) {
+	if (moved && !(t->flags & RENAME_EXCHANGE)) {
 		entry_moved(t->node, t->name, t->other, t->name2);
 	} else {
 		entry_doubted(t->node, t->name);
@@ -346,31 +346,63 @@ static void names_moved(struct trip *t, int err)
 	}
 }
 
+static bool is_dir(const struct node *n)
+{
+	return n && n->has_attr && S_ISDIR(n->attr.mode);
+}
+
+/* Directories count those in them. */
+static void parents_changed(struct trip *t, const struct node *n, const struct node *there)
+{
+	int from = -is_dir(n), to = is_dir(n) - is_dir(there);
+
+	if (t->flags & RENAME_EXCHANGE)
+		from += is_dir(there);
+	if (t->node == t->other) {
+		entry_dir_changed(t->node, from + to, false);
+		return;
+	}
+	entry_dir_changed(t->node, from, false);
+	entry_dir_changed(t->other, to, false);
+}
+
+static void nodes_moved(struct trip *t, struct node *n, struct node *there)
+{
+	if (n && there && (t->flags & RENAME_EXCHANGE)) {
+		exchange_nodes(n, there);
+		node_void_attr(there);
+	} else {
+		if (there) {
+			node_void_peers(there);
+			file_gone(there);
+		}
+		if (n && node_move(n, t->other, t->name2) < 0)
+			node_detach(n);
+	}
+	if (n)
+		node_void_attr(n);
+}
+
 static void renamed(struct trip *t, int err)
 {
 	struct node *n = node_child(t->node, t->name), *there = node_child(t->other, t->name2);
+	bool moved = err == 0 && !t->same && !(n && n == there);
 
 	drop_below(t->node, t->name);
 	drop_below(t->other, t->name2);
-	if (err == 0 && n && n != there) {
-		if (there && (t->flags & RENAME_EXCHANGE)) {
-			exchange_nodes(n, there);
-			node_void_attr(there);
-		} else {
-			if (there) {
-				node_void_peers(there);
-				file_gone(STEAL(there));
-			}
-			if (node_move(n, t->other, t->name2) < 0)
-				node_detach(n);
-		}
-		node_void_attr(n);
-	} else if (err == 0 && there && n != there) {
-		file_gone(STEAL(there));
+	names_moved(t, moved);
+	if (moved) {
+		parents_changed(t, n, there);
+		nodes_moved(t, n, there);
+	} else {
+		node_doubt_attr(t->node);
+		node_doubt_attr(t->other);
 	}
-	names_moved(t, err);
-	entry_dir_changed(t->node, 0, false);
-	entry_dir_changed(t->other, 0, false);
+	/* The kernel believes that the name has moved. */
+	if (err == 0 && !moved) {
+		notify_entry(t->fs, t->node->ino, t->name);
+		notify_entry(t->fs, t->other->ino, t->name2);
+	}
 	parked_err(&t->parked, err);
 }
 

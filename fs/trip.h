@@ -43,6 +43,7 @@ struct trip {
 	struct timespec times[2];
 	int to_set;
 	bool looked; /* the last operation saw what it made: t->attr */
+	bool same;   /* a rename: both are names of one file, so both stay */
 	void *priv;
 	unsigned looks; /* trip_looks_again() */
 

@@ -443,7 +443,7 @@ static void test_names_of_every_byte_round_trip(void **state)
 		name_of(i, name);
 		snprintf(other, sizeof(other), "\377%s", name);
 		call_init(&calls[i], 120000);
-		sandbox_rename(f->sb, &calls[i], PATH(name), PATH(other), 0);
+		sandbox_rename(f->sb, &calls[i], PATH(name), PATH(other), 0, NULL);
 	}
 	wait_all(calls, FILES);
 	assert_listed(f, "\377");

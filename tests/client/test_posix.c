@@ -347,18 +347,19 @@ static void test_rename(void **state)
 	struct fixture *f = *state;
 	ino_t ino = host_stat(HOST("file")).st_ino;
 
-	OK(sandbox_rename, PATH("file"), PATH("new"), 0);
+	OK(sandbox_rename, PATH("file"), PATH("new"), 0, NULL);
 	assert_false(exists(HOST("file")));
 	assert_int_equal(host_stat(HOST("new")).st_ino, ino);
-	OK(sandbox_rename, PATH("new"), PATH("full/inner"), 0); /* over another, elsewhere */
+	OK(sandbox_rename, PATH("new"), PATH("full/inner"), 0, NULL); /* over another, elsewhere */
 	assert_content(HOST("full/inner"), "hello");
 	assert_int_equal(host_stat(HOST("full/inner")).st_ino, ino);
-	OK(sandbox_rename, PATH("full"), PATH("dir"), 0); /* over an empty directory */
+	OK(sandbox_rename, PATH("full"), PATH("dir"), 0, NULL); /* over an empty directory */
 	assert_content(HOST("dir/inner"), "hello");
 	assert_false(exists(HOST("full")));
-	OK(sandbox_rename, PATH("dangling"), PATH("dir/dangling"), 0);
+	OK(sandbox_rename, PATH("dangling"), PATH("dir/dangling"), 0, NULL);
 	assert_true(S_ISLNK(host_stat(HOST("dir/dangling")).st_mode));
-	OK(sandbox_rename, PATH("pipe"), PATH("loop"), 0); /* over a link, not where it leads */
+	OK(sandbox_rename, PATH("pipe"), PATH("loop"), 0,
+	   NULL); /* over a link, not where it leads */
 	assert_true(S_ISFIFO(host_stat(HOST("loop")).st_mode));
 }
 
@@ -367,9 +368,9 @@ static void test_rename_replaces_links_not_what_they_lead_to(void **state)
 	struct fixture *f = *state;
 
 	assert_int_equal(symlink("dir", HOST("to dir")), 0);
-	OK(sandbox_rename, PATH("link"), PATH("to dir"), 0);
+	OK(sandbox_rename, PATH("link"), PATH("to dir"), 0, NULL);
 	assert_true(S_ISLNK(host_stat(HOST("to dir")).st_mode));
-	OK(sandbox_rename, PATH("file"), PATH("to dir"), 0);
+	OK(sandbox_rename, PATH("file"), PATH("to dir"), 0, NULL);
 	assert_content(HOST("to dir"), "hello");
 	assert_true(exists(HOST("dir")));
 }
@@ -377,26 +378,30 @@ static void test_rename_replaces_links_not_what_they_lead_to(void **state)
 static void test_rename_of_one_file_to_itself_does_nothing(void **state)
 {
 	struct fixture *f = *state;
+	bool same = false;
 
 	assert_int_equal(link(HOST("file"), HOST("other")), 0);
 	assert_int_equal(link(HOST("file"), HOST("full/other")), 0);
 	assert_int_equal(link(HOST("link"), HOST("other link")), 0);
-	OK(sandbox_rename, PATH("file"), PATH("file"), 0);
-	OK(sandbox_rename, PATH("dir"), PATH("dir"), 0);
-	OK(sandbox_rename, PATH("link"), PATH("link"), 0);
-	OK(sandbox_rename, PATH("file"), PATH("other"), 0);
-	OK(sandbox_rename, PATH("file"), PATH("full/other"), 0);
-	OK(sandbox_rename, PATH("link"), PATH("other link"), 0);
+	OK(sandbox_rename, PATH("file"), PATH("file"), 0, NULL);
+	OK(sandbox_rename, PATH("dir"), PATH("dir"), 0, NULL);
+	OK(sandbox_rename, PATH("link"), PATH("link"), 0, NULL);
+	OK(sandbox_rename, PATH("file"), PATH("other"), 0, &same);
+	assert_true(same);
+	OK(sandbox_rename, PATH("file"), PATH("full/other"), 0, NULL);
+	OK(sandbox_rename, PATH("link"), PATH("other link"), 0, NULL);
 	assert_int_equal(host_stat(HOST("file")).st_nlink, 3);
 	assert_int_equal(host_stat(HOST("link")).st_nlink, 2);
 	/* A link to it is another file. */
-	OK(sandbox_rename, PATH("other"), PATH("link"), 0);
+	same = false;
+	OK(sandbox_rename, PATH("other"), PATH("link"), 0, &same);
+	assert_false(same);
 	assert_false(exists(HOST("other")));
 	assert_true(S_ISREG(host_stat(HOST("link")).st_mode));
 	assert_int_equal(symlink("dir", HOST("to dir")), 0);
-	FAILS(EISDIR, sandbox_rename, PATH("to dir"), PATH("dir"), 0);
+	FAILS(EISDIR, sandbox_rename, PATH("to dir"), PATH("dir"), 0, NULL);
 	/* What mv cannot do must not look done. */
-	FAILS(EOPNOTSUPP, sandbox_rename, PATH("other link"), PATH("file"), 0);
+	FAILS(EOPNOTSUPP, sandbox_rename, PATH("other link"), PATH("file"), 0, NULL);
 	assert_true(exists(HOST("other link")));
 	assert_content(HOST("file"), "hello");
 }
@@ -405,19 +410,19 @@ static void test_rename_errnos(void **state)
 {
 	struct fixture *f = *state;
 
-	FAILS(ENOENT, sandbox_rename, PATH("none"), PATH("x"), 0);
-	FAILS(ENOENT, sandbox_rename, PATH("file"), PATH("none/x"), 0);
-	FAILS(ENOENT, sandbox_rename, PATH("none/x"), PATH("x"), 0);
-	FAILS(ENOTDIR, sandbox_rename, PATH("file"), PATH("pipe/x"), 0);
-	FAILS(EISDIR, sandbox_rename, PATH("file"), PATH("dir"), 0);
-	FAILS(ENOTDIR, sandbox_rename, PATH("dir"), PATH("file"), 0);
-	FAILS(ENOTEMPTY, sandbox_rename, PATH("dir"), PATH("full"), 0);
-	FAILS(EINVAL, sandbox_rename, PATH("full"), PATH("full/sub"), 0);
-	FAILS(ELOOP, sandbox_rename, PATH("file"), PATH("loop/x"), 0);
-	FAILS(ENAMETOOLONG, sandbox_rename, PATH("file"), PATH(too_long()), 0);
+	FAILS(ENOENT, sandbox_rename, PATH("none"), PATH("x"), 0, NULL);
+	FAILS(ENOENT, sandbox_rename, PATH("file"), PATH("none/x"), 0, NULL);
+	FAILS(ENOENT, sandbox_rename, PATH("none/x"), PATH("x"), 0, NULL);
+	FAILS(ENOTDIR, sandbox_rename, PATH("file"), PATH("pipe/x"), 0, NULL);
+	FAILS(EISDIR, sandbox_rename, PATH("file"), PATH("dir"), 0, NULL);
+	FAILS(ENOTDIR, sandbox_rename, PATH("dir"), PATH("file"), 0, NULL);
+	FAILS(ENOTEMPTY, sandbox_rename, PATH("dir"), PATH("full"), 0, NULL);
+	FAILS(EINVAL, sandbox_rename, PATH("full"), PATH("full/sub"), 0, NULL);
+	FAILS(ELOOP, sandbox_rename, PATH("file"), PATH("loop/x"), 0, NULL);
+	FAILS(ENAMETOOLONG, sandbox_rename, PATH("file"), PATH(too_long()), 0, NULL);
 	assert_int_equal(chmod(HOST("full"), 0555), 0);
-	FAILS(EACCES, sandbox_rename, PATH("full/inner"), PATH("x"), 0);
-	FAILS(EACCES, sandbox_rename, PATH("file"), PATH("full/x"), 0);
+	FAILS(EACCES, sandbox_rename, PATH("full/inner"), PATH("x"), 0, NULL);
+	FAILS(EACCES, sandbox_rename, PATH("file"), PATH("full/x"), 0, NULL);
 	assert_int_equal(chmod(HOST("full"), 0755), 0);
 	assert_content(HOST("file"), "hello");
 }
@@ -426,9 +431,10 @@ static void test_rename_flags_are_checked_first(void **state)
 {
 	struct fixture *f = *state;
 
-	FAILS(EINVAL, sandbox_rename, PATH("file"), PATH("x"), RENAME_NOREPLACE | RENAME_EXCHANGE);
-	FAILS(EINVAL, sandbox_rename, PATH("file"), PATH("x"), RENAME_WHITEOUT);
-	FAILS(EINVAL, sandbox_rename, PATH("file"), PATH("x"), 1u << 31);
+	FAILS(EINVAL, sandbox_rename, PATH("file"), PATH("x"), RENAME_NOREPLACE | RENAME_EXCHANGE,
+	      NULL);
+	FAILS(EINVAL, sandbox_rename, PATH("file"), PATH("x"), RENAME_WHITEOUT, NULL);
+	FAILS(EINVAL, sandbox_rename, PATH("file"), PATH("x"), 1u << 31, NULL);
 	assert_int_equal(rogue_count(f->rogue, NULL, NULL), 0);
 }
 
@@ -436,23 +442,24 @@ static void test_rename_noreplace(void **state)
 {
 	struct fixture *f = *state;
 
-	FAILS(EEXIST, sandbox_rename, PATH("file"), PATH("full/inner"), RENAME_NOREPLACE);
-	FAILS(EEXIST, sandbox_rename, PATH("file"), PATH("dangling"), RENAME_NOREPLACE);
-	FAILS(EEXIST, sandbox_rename, PATH("full"), PATH("dir"), RENAME_NOREPLACE);
-	FAILS(EEXIST, sandbox_rename, PATH("file"), PATH("file"), RENAME_NOREPLACE);
-	FAILS(ENOENT, sandbox_rename, PATH("none"), PATH("x"), RENAME_NOREPLACE);
+	FAILS(EEXIST, sandbox_rename, PATH("file"), PATH("full/inner"), RENAME_NOREPLACE, NULL);
+	FAILS(EEXIST, sandbox_rename, PATH("file"), PATH("dangling"), RENAME_NOREPLACE, NULL);
+	FAILS(EEXIST, sandbox_rename, PATH("full"), PATH("dir"), RENAME_NOREPLACE, NULL);
+	FAILS(EEXIST, sandbox_rename, PATH("file"), PATH("file"), RENAME_NOREPLACE, NULL);
+	FAILS(ENOENT, sandbox_rename, PATH("none"), PATH("x"), RENAME_NOREPLACE, NULL);
 	assert_content(HOST("full/inner"), "x");
-	OK(sandbox_rename, PATH("file"), PATH("full/new"), RENAME_NOREPLACE);
+	OK(sandbox_rename, PATH("file"), PATH("full/new"), RENAME_NOREPLACE, NULL);
 	assert_content(HOST("full/new"), "hello");
 	assert_false(exists(HOST("file")));
-	OK(sandbox_rename, PATH("full"), PATH("\n\377"), RENAME_NOREPLACE);
+	OK(sandbox_rename, PATH("full"), PATH("\n\377"), RENAME_NOREPLACE, NULL);
 	assert_content(HOST("\n\377/new"), "hello");
 }
 
 static void test_rename_exchange_or_a_clean_no(void **state)
 {
 	struct fixture *f = *state;
-	int r = SYNC(f->sb, sandbox_rename, PATH("file"), PATH("full/inner"), RENAME_EXCHANGE);
+	int r = SYNC(f->sb, sandbox_rename, PATH("file"), PATH("full/inner"), RENAME_EXCHANGE,
+		     NULL);
 
 	/* coreutils can do it from 9.5 on */
 	assert_true(r == 0 || r == -EOPNOTSUPP);
@@ -468,11 +475,12 @@ static void test_rename_between_mounts_is_exdev(void **state)
 	struct attr a;
 
 	snprintf(to, sizeof(to), "/tmp/exdev-%d", getpid());
-	assert_int_equal(SYNC(all, sandbox_rename, PATH("file"), to, 0), -EXDEV);
-	assert_int_equal(SYNC(all, sandbox_rename, PATH("dir"), to, 0), -EXDEV);
-	assert_int_equal(SYNC(all, sandbox_rename, PATH("file"), to, RENAME_NOREPLACE), -EXDEV);
-	assert_int_equal(SYNC(all, sandbox_rename, PATH("none"), to, 0), -EXDEV);
-	assert_int_equal(SYNC(all, sandbox_rename, PATH("file"), "/top", 0), -EXDEV);
+	assert_int_equal(SYNC(all, sandbox_rename, PATH("file"), to, 0, NULL), -EXDEV);
+	assert_int_equal(SYNC(all, sandbox_rename, PATH("dir"), to, 0, NULL), -EXDEV);
+	assert_int_equal(SYNC(all, sandbox_rename, PATH("file"), to, RENAME_NOREPLACE, NULL),
+			 -EXDEV);
+	assert_int_equal(SYNC(all, sandbox_rename, PATH("none"), to, 0, NULL), -EXDEV);
+	assert_int_equal(SYNC(all, sandbox_rename, PATH("file"), "/top", 0, NULL), -EXDEV);
 	assert_int_equal(SYNC(all, sandbox_link, PATH("file"), to, NULL), -EXDEV);
 	assert_int_equal(SYNC(all, sandbox_lstat, to, &a), -ENOENT);
 	assert_content(HOST("file"), "hello");
@@ -486,12 +494,13 @@ static void test_rename_in_parents_that_cannot_be_read(void **state)
 
 	assert_int_equal(chmod(HOST("full"), 0300), 0);
 	assert_int_equal(chmod(HOST("dir"), 0300), 0);
-	OK(sandbox_rename, PATH("full/inner"), PATH("dir/inner"), 0);
+	OK(sandbox_rename, PATH("full/inner"), PATH("dir/inner"), 0, NULL);
 	assert_content(HOST("dir/inner"), "x");
-	assert_int_equal(SYNC(all, sandbox_rename, PATH("dir/inner"), "/tmp/inner", 0), -EXDEV);
+	assert_int_equal(SYNC(all, sandbox_rename, PATH("dir/inner"), "/tmp/inner", 0, NULL),
+			 -EXDEV);
 	sandbox_unref(all);
 	assert_int_equal(chmod(HOST("full"), 0), 0);
-	FAILS(EACCES, sandbox_rename, PATH("dir/inner"), PATH("full/inner"), 0);
+	FAILS(EACCES, sandbox_rename, PATH("dir/inner"), PATH("full/inner"), 0, NULL);
 }
 
 /* ---- chmod, utimens ---- */
@@ -731,7 +740,7 @@ static void test_names_that_mean_something_to_a_shell(void **state)
 		assert_true(exists(HOST(names[i])));
 		OK(sandbox_lstat, PATH(names[i]), &a);
 		assert_int_equal(a.ino, host_stat(HOST(names[i])).st_ino);
-		OK(sandbox_rename, PATH(names[i]), PATH(other), 0);
+		OK(sandbox_rename, PATH(names[i]), PATH(other), 0, NULL);
 		assert_true(exists(HOST(other)));
 		FAILS(ENOENT, sandbox_lstat, PATH(names[i]), &a);
 		FAILS(EISDIR, sandbox_unlink, PATH(other));
@@ -749,11 +758,11 @@ static void test_names_of_255_bytes(void **state)
 	memset(other, '\'', 255);
 	longest[255] = other[255] = '\0';
 	OK(sandbox_copy, PATH("file"), PATH(longest));
-	OK(sandbox_rename, PATH(longest), PATH(other), 0);
+	OK(sandbox_rename, PATH(longest), PATH(other), 0, NULL);
 	OK(sandbox_lstat, PATH(other), &a);
 	assert_int_equal(a.size, 5);
-	FAILS(EISDIR, sandbox_rename, PATH(other), PATH("dir"), 0);
-	FAILS(ENOENT, sandbox_rename, PATH(longest), PATH("dir"), 0);
+	FAILS(EISDIR, sandbox_rename, PATH(other), PATH("dir"), 0, NULL);
+	FAILS(ENOENT, sandbox_rename, PATH(longest), PATH("dir"), 0, NULL);
 	OK(sandbox_unlink, PATH(other));
 }
 
@@ -800,16 +809,16 @@ static void test_paths_of_4095_bytes(void **state)
 	OK(sandbox_mkdir, path, 0755, NULL);
 	OK(sandbox_lstat, path, &a);
 	assert_true(S_ISDIR(a.mode));
-	OK(sandbox_rename, path, other, 0);
+	OK(sandbox_rename, path, other, 0, NULL);
 	OK(sandbox_symlink, other, path, NULL);
 	OK(sandbox_readlink, path, &target);
 	assert_string_equal(target, other);
 	free(target);
-	FAILS(EISDIR, sandbox_rename, path, other, 0);
-	FAILS(ENOTDIR, sandbox_rename, other, path, 0);
+	FAILS(EISDIR, sandbox_rename, path, other, 0, NULL);
+	FAILS(ENOTDIR, sandbox_rename, other, path, 0, NULL);
 	FAILS(EISDIR, sandbox_unlink, other);
-	OK(sandbox_rename, path, PATH("link"), 0);
-	OK(sandbox_rename, PATH("link"), path, 0);
+	OK(sandbox_rename, path, PATH("link"), 0, NULL);
+	OK(sandbox_rename, PATH("link"), path, 0, NULL);
 	OK(sandbox_unlink, path);
 	OK(sandbox_rmdir, other);
 	strcat(path, "e");
@@ -835,8 +844,8 @@ static void test_paths_outside_the_view_are_refused(void **state)
 	FAILS(EACCES, sandbox_mkdir, "/x", 0755, NULL);
 	FAILS(EACCES, sandbox_rmdir, "/x");
 	FAILS(EACCES, sandbox_unlink, "/x");
-	FAILS(EACCES, sandbox_rename, "/x", PATH("x"), 0);
-	FAILS(EACCES, sandbox_rename, PATH("file"), "/x", 0);
+	FAILS(EACCES, sandbox_rename, "/x", PATH("x"), 0, NULL);
+	FAILS(EACCES, sandbox_rename, PATH("file"), "/x", 0, NULL);
 	FAILS(EACCES, sandbox_link, "/x", PATH("x"), NULL);
 	FAILS(EACCES, sandbox_link, PATH("file"), "/x", NULL);
 	FAILS(EACCES, sandbox_symlink, "y", "/x", NULL);

@@ -652,7 +652,7 @@ static void test_closed_with_commands_in_flight_and_in_line(void **state)
 		call_release(&calls[i]);
 	}
 	FAILS(ENOTCONN, sandbox_lstat, f->dir, &a);
-	FAILS(ENOTCONN, sandbox_rename, PATH("a"), PATH("b"), 7);
+	FAILS(ENOTCONN, sandbox_rename, PATH("a"), PATH("b"), 7, NULL);
 	/* None of those in line was begun on the way out. */
 	assert_in_range(commands(f), 2, 1 + (f->has_bash ? 4 : 1));
 	rogue_release(f->rogue);
@@ -746,7 +746,7 @@ static void test_random_cancellations(void **state)
 				sandbox_readlink(f->sb, &calls[j], PATH("link"), &targets[j]);
 				break;
 			case 2:
-				sandbox_rename(f->sb, &calls[j], PATH("one"), PATH("two"), 0);
+				sandbox_rename(f->sb, &calls[j], PATH("one"), PATH("two"), 0, NULL);
 				break;
 			default:
 				sandbox_lstat(f->sb, &calls[j], f->dir, &attrs[j]);

@@ -148,6 +148,16 @@ class Open(Case):
         self.assertEqual(os.stat("empty").st_size, 0)
         self.assertEqual(read("empty"), b"")
 
+    def test_made_by_a_reader(self):
+        """It is there when it is closed, and not later: the directory's time stays."""
+        os.mkdir("d")
+        for i in range(5):
+            os.close(os.open(f"d/{i}", os.O_CREAT | os.O_RDONLY))
+            os.utime("d", ns=(1, 1))
+            self.assertEqual(os.stat(f"d/{i}").st_size, 0)
+        time.sleep(0.3)
+        self.assertEqual(os.stat("d").st_mtime_ns, 1)
+
     def test_mode_and_umask(self):
         old = os.umask(0o027)
         try:
@@ -464,6 +474,42 @@ class Names(Case):
         self.fails(errno.ENOENT, os.rename, "none", "x")
         self.fails(errno.ENOENT, os.rename, "f", "none/x")
         self.fails(errno.ENOTDIR, os.rename, "f", "f/x")
+
+    def test_rename_of_one_file_with_two_names(self):
+        """That is nothing to do: both stay."""
+        os.mkdir("d")
+        write("a", b"one")
+        os.link("a", "b")
+        os.link("a", "d/c")
+        os.symlink("a", "l")
+        os.link("l", "m", follow_symlinks=False)
+        os.rename("a", "b")
+        os.rename("b", "d/c")
+        os.rename("l", "m")
+        self.assertEqual(sorted(os.listdir()), ["a", "b", "d", "l", "m"])
+        for name in ("a", "b", "d/c"):
+            self.assertEqual(os.stat(name).st_nlink, 3)
+            self.assertEqual(read(name), b"one")
+        self.assertEqual(os.readlink("l"), "a")
+        os.unlink("b")
+        self.assertEqual(sorted(os.listdir()), ["a", "d", "l", "m"])
+        self.assertEqual(os.stat("a").st_nlink, 2)
+
+    def test_rename_counts_directories(self):
+        links = lambda: [os.stat(d).st_nlink for d in ("a", "b")]
+        for d in ("a", "b", "a/x", "a/y", "b/z"):
+            os.mkdir(d)
+        write("a/f", b"")
+        self.assertEqual(links(), [4, 3])
+        os.rename("a/x", "b/x")
+        self.assertEqual(links(), [3, 4])
+        os.rename("a/y", "b/z")
+        self.assertEqual(links(), [2, 4])
+        os.rename("b/x", "b/z")
+        self.assertEqual(links(), [2, 3])
+        os.rename("a/f", "b/f")
+        self.fails(errno.ENOENT, os.rename, "a/none", "b/none")
+        self.assertEqual(links(), [2, 3])
 
     def test_renameat2(self):
         write("a", b"a")

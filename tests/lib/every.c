@@ -114,12 +114,12 @@ static void start_unlink(struct attempt *a, struct sandbox *sb)
 
 static void start_rename(struct attempt *a, struct sandbox *sb)
 {
-	sandbox_rename(sb, &a->call, in(a, "other"), in(a, "new"), 0);
+	sandbox_rename(sb, &a->call, in(a, "other"), in(a, "new"), 0, NULL);
 }
 
 static void start_rename_noreplace(struct attempt *a, struct sandbox *sb)
 {
-	sandbox_rename(sb, &a->call, in(a, "other"), in(a, "new"), RENAME_NOREPLACE);
+	sandbox_rename(sb, &a->call, in(a, "other"), in(a, "new"), RENAME_NOREPLACE, NULL);
 }
 
 static void start_link(struct attempt *a, struct sandbox *sb)
