@@ -339,6 +339,7 @@ static int finish_create(struct parked *p, struct node *dir, const char *name, m
 		node_unref(n);
 		return r;
 	}
+	h->made = made;
 	h->direct = made && (flags & O_ACCMODE) == O_WRONLY;
 	fi.fh = (uint64_t)(uintptr_t)h;
 	fi.direct_io = has_direct_writer(n);
@@ -586,7 +587,7 @@ void sandbox_op_flush(fuse_req_t req, struct handle *h)
 	struct node *n = h->node;
 	struct flushing *f;
 
-	if (!h->writes || !n->stage) {
+	if ((!h->writes && !h->made) || !n->stage) {
 		struct parked p;
 
 		parked_init(&p, n->fs, req, NULL);

@@ -15,6 +15,7 @@ struct handle {
 	struct node *node; /* counted */
 	int flags;         /* of open(2) */
 	bool writes;
+	bool made;   /* the file, which may be in the sandbox only when this is closed */
 	bool direct; /* writes past the kernel's pages: see has_direct_writer() in file.c */
 	struct content *content; /* counted; serves it while the file is that version; or NULL */
 	uint64_t content_end;    /* so far that was handed out */
