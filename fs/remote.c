@@ -6,7 +6,14 @@
 
 #include <errno.h>
 
+#include "clock.h"
 #include "thread.h"
+
+enum {
+	RETRIES_MOST = 6,
+	RETRIES_BROKEN = 2, /* of these after an answer that broke off */
+	PAUSE_MS = 25,      /* before the second one; then twice as long each time */
+};
 
 static void acquire(struct remote *r);
 
@@ -82,6 +89,64 @@ static bool was_not_sent(int err)
 	return err == -ECONNREFUSED || err == -EHOSTUNREACH;
 }
 
+/*
+ * A server that goes down ends its commands and breaks off its answers, which is
+ * -EIO; so may be what is wrong with the file.
+ */
+static int means_death(int err)
+{
+	return err == -EIO ? -ECONNABORTED : err;
+}
+
+/* A time that is over is over. */
+static bool may_retry(const struct remote *r, int err)
+{
+	int64_t limit = r->thread->fs->opt->timeout_ms;
+
+	if (r->quiet || r->cancelled || err == -ETIMEDOUT || (r->once && !was_not_sent(err)))
+		return false;
+	if (err == -EIO && r->retries >= RETRIES_BROKEN)
+		return false;
+	return r->retries == 0 || (r->retries < RETRIES_MOST && clock_ms() - r->began_ms < limit);
+}
+
+/* Still with the lease of the last try. */
+static void retry(struct remote *r)
+{
+	struct tenant *tenant = r->thread->tenant;
+
+	r->leased = false;
+	r->thread->fs->totals.retried++;
+	/* The sandbox may be another one soon, with other files. */
+	thread_void_caches(r->thread);
+	/* Anew first, so that the count does not fall to nothing in between. */
+	acquire(r);
+	(void)tenant_release(tenant);
+}
+
+static void on_paused(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	struct remote *r = CONTAINER_OF(w, struct remote, pause);
+
+	if (r->cancelled)
+		finish(r, -ECANCELED, NULL);
+	else
+		retry(r);
+}
+
+static void pause_and_retry(struct remote *r)
+{
+	int64_t ms = r->retries++ == 0 ? 0 : PAUSE_MS << (r->retries - 2);
+
+	if (ms == 0) {
+		retry(r);
+		return;
+	}
+	r->phase = REMOTE_PAUSES;
+	ev_timer_init(&r->pause, on_paused, (double)ms / 1000, 0.);
+	ev_timer_start(r->thread->fs->ev, &r->pause);
+}
+
 static void on_called(struct call *call)
 {
 	struct remote *r = call->ctx;
@@ -92,23 +157,14 @@ static void on_called(struct call *call)
 
 	call_release(call);
 	if (err < 0 && r->sb)
-		again = tenant_report(tenant, r->sb, err);
+		again = tenant_report(tenant, r->sb, means_death(err));
 	if (goes_away(r->thread))
 		again = false;
 	if (r->sb)
 		sandbox_put(STEAL(r->sb));
-	/* A time that is over is over. */
-	if (again && !r->quiet && !r->retried && !r->cancelled && err != -ETIMEDOUT &&
-	    (!r->once || was_not_sent(err))) {
+	if (again && may_retry(r, err)) {
 		free(message);
-		r->retried = true;
-		r->leased = false;
-		r->thread->fs->totals.retried++;
-		/* The sandbox may be another one soon, with other files. */
-		thread_void_caches(r->thread);
-		/* Anew first, so that the count does not fall to nothing in between. */
-		acquire(r);
-		(void)tenant_release(tenant);
+		pause_and_retry(r);
 		return;
 	}
 	finish(r, err, message);
@@ -167,7 +223,9 @@ void remote_begin(struct remote *r, struct thread *t,
 	r->thread = thread_ref(t);
 	r->start = start;
 	r->done = done;
-	r->leased = r->retried = r->cancelled = false;
+	r->leased = r->cancelled = false;
+	r->retries = 0;
+	r->began_ms = clock_ms();
 	if (t->removed) { /* somebody is still in there */
 		r->phase = REMOTE_RUNS;
 		call_init(&r->call, 0);
@@ -203,5 +261,11 @@ void remote_cancel(struct remote *r)
 	if (r->phase == REMOTE_IDLE)
 		return;
 	r->cancelled = true;
+	if (r->phase == REMOTE_PAUSES) { /* done() must not come from in here */
+		ev_timer_stop(r->thread->fs->ev, &r->pause);
+		ev_timer_set(&r->pause, 0., 0.);
+		ev_timer_start(r->thread->fs->ev, &r->pause);
+		return;
+	}
 	call_cancel(r->phase == REMOTE_ACQUIRES ? &r->errand.call : &r->call);
 }

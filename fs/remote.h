@@ -1,12 +1,14 @@
 /*
  * One operation on a thread's sandbox: a lease for its duration, the sandbox
- * (started if need be), and one more try when the sandbox turned out to be
- * dead and that is safe. Loop thread only, as everything in fs/.
+ * (started if need be), and more tries when the sandbox turned out to be dead
+ * and that is safe: the first at once, then a few with pauses within the mount's
+ * timeout, as one that is about to be dead still counts as alive, and what
+ * replaces it may die as well. Loop thread only, as everything in fs/.
  *
  *	remote_begin(&r, thread, start, done);
  *
  * start() begins exactly one operation of sandbox.h with &r->call on the given
- * sandbox; it may be called a second time, so what it needs must still be there.
+ * sandbox; it may be called several times, so what it needs must still be there.
  * done() comes exactly once, never from inside remote_begin() or
  * remote_cancel(); afterwards the memory is the owner's again.
  */
@@ -31,8 +33,11 @@ struct remote {
 	void (*done)(struct remote *r, int err);
 	struct errand errand;
 	struct sandbox *sb; /* counted, while the operation runs */
-	enum { REMOTE_IDLE, REMOTE_ACQUIRES, REMOTE_RUNS } phase;
-	bool leased, retried, cancelled;
+	enum { REMOTE_IDLE, REMOTE_ACQUIRES, REMOTE_RUNS, REMOTE_PAUSES } phase;
+	bool leased, cancelled;
+	unsigned retries;
+	int64_t began_ms;
+	ev_timer pause; /* before another try */
 	struct job fail_job;
 	int fail_error;
 };
