@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "backend_docker.h"
 #include "backend_embedded.h"
 #include "backend_provisioner.h"
 #include "backend_url.h"
@@ -95,11 +96,45 @@ static int open_provisioner(const struct options *o, struct loop *loop, struct b
 	return 0;
 }
 
-static int open_docker(const struct options *o UNUSED, struct loop *loop UNUSED,
-		       struct backend **ret UNUSED, struct buf *why)
+static int open_docker(const struct options *o, struct loop *loop, struct backend **ret,
+		       struct buf *why)
 {
-	buf_puts(why, "docker: sources are not supported by this version");
-	return -EOPNOTSUPP;
+	const struct deerflow *d = &o->deerflow;
+	struct docker_mount *mounts CLEANUP_FREE = calloc(d->nmounts + 1, sizeof(*mounts));
+	struct docker_env *env CLEANUP_FREE = calloc(d->nenvironment + 1, sizeof(*env));
+	char *words CLEANUP_FREE = NULL;
+	struct docker_config c = {
+		.engine = o->engine,
+		.image = o->image,
+		.prefix = o->prefix,
+		.port = o->port,
+		.mounts = mounts,
+		.nmounts = d->nmounts,
+		.environment = env,
+		.nenvironment = d->nenvironment,
+		.data = o->data,
+		.no_thread_mounts = d->thread_data_mounts == THREAD_MOUNTS_NO,
+		.root = o->root,
+	};
+	int r;
+
+	if (!mounts || !env)
+		return -ENOMEM;
+	for (size_t i = 0; i < d->nmounts; i++)
+		mounts[i] = (struct docker_mount){
+			.source = d->mounts[i].host_path,
+			.target = d->mounts[i].container_path,
+			.read_only = d->mounts[i].read_only,
+		};
+	for (size_t i = 0; i < d->nenvironment; i++)
+		env[i] = (struct docker_env){
+			.name = d->environment[i].name,
+			.value = d->environment[i].value,
+		};
+	r = backend_docker_new(loop, &c, ret, &words);
+	if (r < 0)
+		buf_puts(why, words ?: strerrordesc_np(-r));
+	return r;
 }
 
 int backends_open(const struct options *o, struct loop *loop, struct backend **ret, struct buf *why)

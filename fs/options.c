@@ -58,6 +58,7 @@ void options_release(struct options *o)
 	secret_free(o->bearer);
 	free(o->api_key_file);
 	free(o->provisioner_key_file);
+	free(o->engine);
 	free(o->image);
 	free(o->prefix);
 	deerflow_release(&o->deerflow);

@@ -53,6 +53,7 @@ struct options {
 	bool no_isolation, net_host;
 	char *dialect; /* of embedded sandboxes; for tests; NULL: the program's default */
 
+	char *engine;         /* of containers; NULL: $DOCKER_HOST, else what there is */
 	char *image, *prefix; /* of containers; NULL: deer-flow's */
 	unsigned port;        /* the first that is tried for one */
 

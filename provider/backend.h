@@ -36,6 +36,8 @@ struct whom {
 struct backend_op {
 	/* set by the asker */
 	void (*done)(struct backend_op *op); /* may ask the next question with the same op */
+	/* Or NULL: how a create goes on that takes long, now and then, before done(). */
+	void (*progress)(struct backend_op *op, const char *words);
 
 	/* the answer, valid in done(); owned by the asker from then on */
 	int error;            /* 0 or a negative errno */

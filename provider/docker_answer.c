@@ -199,6 +199,20 @@ double docker_time(const char *text)
 	return t > 0 ? (double)t + fraction : 0;
 }
 
+static int minor(const char *version)
+{
+	int n, end = 0;
+
+	return version && sscanf(version, "1.%5d%n", &n, &end) == 1 && !version[end] ? n : -1;
+}
+
+int docker_api(const char *newest, const char *oldest, int max)
+{
+	int n = minor(newest);
+
+	return n < 0 ? -1 : MAX(MIN(n, max), minor(oldest));
+}
+
 /* ---- refusals ---- */
 
 enum docker_refusal docker_refusal(int status, const char *words)

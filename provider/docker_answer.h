@@ -38,6 +38,10 @@ void docker_mark_ports(const cJSON *list, unsigned first, bool *taken, size_t n)
 /* RFC 3339 with or without a fraction, as seconds; 0 for anything else and for year 1. */
 double docker_time(const char *text);
 
+/* The API to speak, 1.N: the engine's newest that is not above max, unless its oldest is. -1: none.
+ */
+int docker_api(const char *newest, const char *oldest, int max);
+
 /* Why it refused, by status and words (may be NULL). */
 enum docker_refusal {
 	DOCKER_REFUSED, /* for none of the reasons below */

@@ -223,12 +223,21 @@ static void publish(struct tenant *t)
 		hold_ask(t, OWNERSHIP_TAKE, t->id, on_published);
 }
 
+/* For the status: who waits wants to know what for. */
+static void on_progress(struct backend_op *op, const char *words)
+{
+	tenant_note(CONTAINER_OF(op, struct tenant, op), -EINPROGRESS, words);
+}
+
 static void on_created(struct backend_op *op)
 {
 	struct tenant *t = flight_answered(op);
 	int error = op->error;
 	char *why CLEANUP_FREE = STEAL(op->why);
 
+	op->progress = NULL;
+	if (t->last_error == -EINPROGRESS)
+		tenant_note(t, 0, NULL);
 	if (error == 0) {
 		held_take_place(t, op, t->id);
 		held_set_ours(t, true);
@@ -241,8 +250,9 @@ static void on_created(struct backend_op *op)
 	} else if (error == -EEXIST && ++t->tries < TRIES) {
 		look(t);
 	} else {
-		fail(t, error == -ECANCELED ? -ETIMEDOUT : error,
-		     error == -ECANCELED ? "the sandbox could not be started in time" : why);
+		if (error == -ECANCELED && !why)
+			why = strdup("the sandbox could not be started in time");
+		fail(t, error == -ECANCELED ? -ETIMEDOUT : error, why);
 	}
 }
 
@@ -252,6 +262,7 @@ static void create(struct tenant *t)
 
 	janitor_make_room(t->provider, t);
 	flight_ask(t, on_created, left_ms(t));
+	t->op.progress = on_progress;
 	b->ops->create(b, &t->op,
 		       &(struct whom){ .id = t->id, .user = t->user, .thread = t->thread });
 }

@@ -267,6 +267,17 @@ static void test_timestamps(void **state UNUSED)
 	assert_true(docker_time("0001-01-01T00:00:00Z") == 0);
 }
 
+static void test_api_versions(void **state UNUSED)
+{
+	assert_int_equal(docker_api("1.41", "1.24", 44), 41);
+	assert_int_equal(docker_api("1.52", "1.24", 44), 44);
+	assert_int_equal(docker_api("1.60", "1.50", 44), 50);
+	assert_int_equal(docker_api("1.41", NULL, 44), 41);
+	assert_int_equal(docker_api("4.3.1", NULL, 44), -1);
+	assert_int_equal(docker_api("1.x", NULL, 44), -1);
+	assert_int_equal(docker_api(NULL, "1.24", 44), -1);
+}
+
 /* ---- refusals ---- */
 
 static void test_refusals(void **state UNUSED)
@@ -471,6 +482,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_ports_that_are_taken),
 		cmocka_unit_test(test_timestamps),
+		cmocka_unit_test(test_api_versions),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_image_references),
 		cmocka_unit_test(test_progress),
