@@ -393,7 +393,9 @@ static int outcome(const struct run *r, int error, int write_error)
 	read_text(r, "exit_code", code, sizeof(code));
 	if (strcmp(state, "done cut") == 0)
 		return complain(EXIT_LOST, "the output is too long: only its beginning was kept");
-	if (write_error && write_error != EPIPE)
+	if (write_error == EPIPE)
+		return 128 + SIGPIPE; /* as of any command whose reader has gone */
+	if (write_error)
 		return complain(EXIT_LOST, "the output cannot be written: %s",
 				strerror(write_error));
 	if (strcmp(state, "done") == 0 && code[0] && !error)

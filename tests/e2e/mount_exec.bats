@@ -458,9 +458,18 @@ tx() {
 	wait_until runs_not "sleep $MARK"
 }
 
+# piped CMD…: to a reader that leaves; PIPED: how it ended.
+piped() {
+	timeout 20 "$@" | :
+	PIPED=${PIPESTATUS[0]}
+	return "$PIPED"
+}
+
 @test "threadfs exec: a reader that leaves ends it" {
 	mark
 	[ "$(timeout 20 "$THREADFS" exec . -- yes "$MARK" | head -n 1)" = "$MARK" ]
+	refute piped "$THREADFS" exec . -- yes "$MARK"
+	same "$PIPED" 141
 	wait_until runs_not "^yes $MARK"
 }
 
