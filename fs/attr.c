@@ -264,6 +264,19 @@ static int set_size(struct trip *t, bool *ret_done)
 	return n->stage ? stage_truncate(n->stage, t->length) : 0;
 }
 
+/* A file that is open and has no name any more is nowhere but here. */
+static void set_here(struct node *n, const struct trip *t, bool mode, bool mtime)
+{
+	if (n->stage || n->parent)
+		return;
+	if (mode)
+		n->attr.mode = (n->attr.mode & S_IFMT) | (t->mode & 07777);
+	if (mtime && t->times[1].tv_nsec == UTIME_NOW)
+		clock_gettime(CLOCK_REALTIME, &n->attr.mtime);
+	else if (mtime)
+		n->attr.mtime = t->times[1];
+}
+
 static void set_next(struct trip *t, int err)
 {
 	struct node *n = t->node;
@@ -291,6 +304,7 @@ static void set_next(struct trip *t, int err)
 		t->to_set &= ~FUSE_SET_ATTR_MODE;
 		if (n->stage)
 			stage_set_attr(n->stage, (int)t->mode, NULL);
+		set_here(n, t, true, false);
 		if (!n->unborn && n->parent) {
 			t->looked = true;
 			trip_begin(t, start_chmod, set_next);
@@ -303,6 +317,7 @@ static void set_next(struct trip *t, int err)
 		t->to_set &= ~(FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME);
 		if (n->stage && mtime)
 			stage_set_attr(n->stage, -1, &t->times[1]);
+		set_here(n, t, false, mtime);
 		if (!n->unborn && n->parent && (!n->stage || stage_is_clean(n->stage))) {
 			t->looked = true;
 			trip_begin(t, start_utimens, set_next);

@@ -554,6 +554,10 @@ class Names(Case):
         self.assertEqual(os.pread(r, 3, 99999), b"x")
         self.assertEqual(len(os.pread(r, 200000, 0)), 100000)
         self.assertEqual(os.fstat(r).st_nlink, 0)
+        os.fchmod(r, 0o600)
+        os.utime(r, ns=(1, 1234567890123456789))
+        st = os.fstat(r)
+        self.assertEqual((stat.S_IMODE(st.st_mode), st.st_mtime_ns), (0o600, 1234567890123456789))
         self.fails(errno.ENOENT, os.unlink, "f")
         # another one of that name is another one
         write("f", b"new")
