@@ -17,6 +17,7 @@
 #include "log.h"
 #include "mount.h"
 #include "mounts.h"
+#include "systemd.h"
 
 /* ---- before ---- */
 
@@ -114,6 +115,7 @@ static int stay(struct mount *m, int signals)
 			break;
 		}
 	}
+	systemd_tell("STOPPING=1\nSTATUS=Unmounting");
 	return mount_stop(m) < 0 ? 1 : 0;
 }
 
@@ -139,14 +141,19 @@ static int run(const struct options *o, int tell, int log_fd)
 		take_stdio(log_fd);
 	r = mount_start(o, &m, &why);
 	if (r < 0) {
-		if (tell < 0)
+		if (tell < 0) {
+			systemd_tell("STATUS=%s\nERRNO=%d",
+				     why.len ? why.data : strerrordesc_np(-r), -r);
 			return fail(&why, r);
+		}
 		(void)!write(tell, why.data, why.len);
 		return 1;
 	}
 	if (tell >= 0) {
 		(void)!write(tell, "\n", 1);
 		close(tell);
+	} else {
+		systemd_tell("READY=1\nSTATUS=Mounted at %s", o->mountpoint);
 	}
 	return stay(m, signals);
 }
@@ -157,6 +164,7 @@ int cmd_mount(struct options *o)
 	int r = check_mountpoint(o, &why), fds[2], log_fd;
 	pid_t pid;
 
+	systemd_begin();
 	if (r < 0)
 		return fail(&why, r);
 	log_fd = open_log(o, &why);

@@ -15,6 +15,7 @@
 #include "guardian.h"
 #include "secret.h"
 #include "unmount.h"
+#include "version.h"
 
 /* What reading the arguments comes to, besides a negative errno. */
 enum { RUN, SHOW_HELP, WRONG };
@@ -400,7 +401,8 @@ int main(int argc, char **argv)
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
 		return show_help(NULL);
 	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
-		return puts("threadfs " THREADFS_VERSION) < 0 || fflush(stdout) != 0;
+		return puts("threadfs " THREADFS_VERSION " (" THREADFS_COMMIT ")") < 0 ||
+		       fflush(stdout) != 0;
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		if (strcmp(argv[1], commands[i].name) == 0)
 			return commands[i].run(argc - 1, argv + 1);

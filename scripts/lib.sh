@@ -40,7 +40,7 @@ run_packages=(bubblewrap bash fuse3)
 # shellcheck disable=SC2034
 test_packages=(libcmocka-dev bats curl jq openssl python3 python3-yaml procps util-linux iproute2 coreutils socat
 	rsync git vim sqlite3 nodejs less make perl
-	fish zsh podman runc netavark iptables
+	fish zsh systemd podman runc netavark iptables
 	redis-tools) # which has the server as well, without starting one
 
 # end_sandboxes DIR: ends what still runs of the embedded sandboxes whose runtime

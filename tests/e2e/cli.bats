@@ -35,7 +35,7 @@ fails() {
 @test "version and help go to standard output, with status 0" {
 	run "$THREADFS" --version
 	[ "$status" -eq 0 ]
-	[[ $output =~ ^threadfs\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+	[[ $output =~ ^threadfs\ [0-9]+\.[0-9]+\.[0-9]+\ \((unknown|[0-9a-f]{12}(-dirty)?)\)$ ]]
 	run "$THREADFS" --help
 	[ "$status" -eq 0 ]
 	[ "${lines[0]}" = "usage: threadfs COMMAND [ARGUMENT...]" ]
