@@ -318,8 +318,8 @@ static void start(struct remote *r, struct sandbox *sb)
 	q->asked = node_moment(t);
 	if (q->prefetch) /* the watch is live, if only since this millisecond */
 		q->asked.ms = MAX(q->asked.ms, t->live_ms + 1);
-	if (q->prefetch && strcmp(sandbox_root(sb), "/") == 0)
-		q->depth = 1; /* a whole machine, with its /proc */
+	if (q->dir == t->root && strcmp(sandbox_root(sb), "/") == 0)
+		q->depth = MIN(q->depth, 1u); /* a whole machine, with its /proc */
 	if (err < 0)
 		remote_fail(r, err);
 	else if (q->names)
@@ -549,6 +549,8 @@ static void count_in_row(struct thread *t, fuse_ino_t parent)
  * is the directory alone. */
 static unsigned near_depth(const struct node *n)
 {
+	if (n == n->thread->root) /* in a thread there are three */
+		return NEAR_DEPTH;
 	return n->has_attr && n->attr.nlink > 2 && n->attr.nlink <= NEAR_LINKS_MAX ? NEAR_DEPTH : 1;
 }
 
