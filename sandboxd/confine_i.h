@@ -38,6 +38,12 @@ void handover_release(struct handover *h);
 /* Builds bwrap's argument vector. Returns 0 or a negative errno. */
 int walls_args(const struct walls *w, struct argvec *ret_args, struct handover *ret_fds) MUST_CHECK;
 
+/*
+ * The filter of system calls that bwrap is to install: a file of its own, for the
+ * caller to close. -EOPNOTSUPP: there is none for this processor.
+ */
+int filter_open(void) MUST_CHECK;
+
 struct cgroup;
 
 /*

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 
 #include "confine.h"
+#include "log.h"
 
 /* On the read-only root, where commands cannot replace it. */
 #define SERVER_INSIDE "/opt/threadfs/threadfs-sandboxd"
@@ -551,6 +552,20 @@ static int add_server(struct argvec *a, const struct walls *w, struct handover *
 	return handover_give(h, fd);
 }
 
+static int add_filter(struct argvec *a, struct handover *h)
+{
+	int fd = filter_open();
+
+	if (fd == -EOPNOTSUPP) {
+		log_warn("commands can make every system call: no filter for this processor");
+		return 0;
+	}
+	if (fd < 0)
+		return fd;
+	argvec_number(a, "--seccomp", (uint64_t)fd);
+	return handover_give(h, fd);
+}
+
 /* Explicit, so that nothing of the host's command line gets in by accident. */
 static void add_inner(struct argvec *a, const struct walls *w)
 {
@@ -611,6 +626,9 @@ int walls_args(const struct walls *w, struct argvec *ret_args, struct handover *
 	argvec_addl(&a, "--dir", "/mnt", "--dir", "/opt", "--dir", "/opt/threadfs");
 	argvec_addl(&a, "--bind", w->data_path, SANDBOX_DATA);
 	r = add_server(&a, w, &h);
+	if (r < 0)
+		return r;
+	r = add_filter(&a, &h);
 	if (r < 0)
 		return r;
 	argvec_addl(&a, "--remount-ro", "/", "--chdir", "/");

@@ -21,46 +21,6 @@ teardown() {
 	sandboxd_teardown
 }
 
-# Runs BODY once with a sandbox that root started and once with an ordinary
-# user's; when we are an ordinary user ourselves, only as that one. $WHO is
-# the uid. The remaining arguments are the program's.
-each_user() {
-	local body=$1 uids=(self)
-
-	shift
-	[ "$(id -u)" = 0 ] && uids=(0 65534)
-	for WHO in "${uids[@]}"; do
-		echo "# sandbox of user $WHO"
-		if [ "$WHO" = 65534 ]; then
-			SANDBOXD_AS=$WHO SANDBOXD_NAME=u$WHO sandboxd_start "$@"
-		else
-			SANDBOXD_NAME=u$WHO sandboxd_start "$@"
-		fi
-		"$body"
-		sandboxd_stop
-	done
-}
-
-need_root() {
-	[ "$(id -u)" = 0 ] || skip "needs root"
-}
-
-# in_sandbox CMD: its stdout and stderr in $STDOUT; the exit status is the command's.
-in_sandbox() {
-	bash_exec "exec 2>&1; $1"
-}
-
-# Fails unless CMD was run and failed inside.
-refused() {
-	local rc=0
-
-	in_sandbox "$1" || rc=$?
-	if [ "$rc" = 0 ] || [ "$rc" -ge 254 ]; then
-		echo "status $rc inside: $1: $STDOUT" >&2
-		return 1
-	fi
-}
-
 # A process of the host, with a recognisable argument.
 start_host_process() {
 	sleep 98765 3>&- &

@@ -139,6 +139,7 @@ sandboxd_start() {
 # sandboxd_stop [PID]: SIGTERM, at most 15 s, exit status 0, and nothing in the log
 # that looks like an error or a sanitizer's report. A test that provokes error
 # lines sets SANDBOXD_LOG_OK to an extended regular expression of those.
+# shellcheck disable=SC2120 # the argument is for those with two sandboxes
 sandboxd_stop() {
 	local pid=${1:-$SANDBOXD_PID} rc=0
 
@@ -237,6 +238,46 @@ expect() {
 refute() {
 	if "$@"; then
 		echo "unexpectedly true: $*" >&2
+		return 1
+	fi
+}
+
+# each_user BODY [ARGS…]: runs BODY once with a sandbox that root started and once with an ordinary
+# user's; when we are an ordinary user ourselves, only as that one. $WHO is
+# the uid. The remaining arguments are the program's.
+each_user() {
+	local body=$1 uids=(self)
+
+	shift
+	[ "$(id -u)" = 0 ] && uids=(0 65534)
+	for WHO in "${uids[@]}"; do
+		echo "# sandbox of user $WHO"
+		if [ "$WHO" = 65534 ]; then
+			SANDBOXD_AS=$WHO SANDBOXD_NAME=u$WHO sandboxd_start "$@"
+		else
+			SANDBOXD_NAME=u$WHO sandboxd_start "$@"
+		fi
+		"$body"
+		sandboxd_stop
+	done
+}
+
+need_root() {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+}
+
+# in_sandbox CMD: its stdout and stderr in $STDOUT; the exit status is the command's.
+in_sandbox() {
+	bash_exec "exec 2>&1; $1"
+}
+
+# Fails unless CMD was run and failed inside.
+refused() {
+	local rc=0
+
+	in_sandbox "$1" || rc=$?
+	if [ "$rc" = 0 ] || [ "$rc" -ge 254 ]; then
+		echo "status $rc inside: $1: $STDOUT" >&2
 		return 1
 	fi
 }
