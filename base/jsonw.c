@@ -101,7 +101,12 @@ void jw_strn(struct jw *w, const char *s, size_t len)
 
 		if (c >= 0x80)
 			n = utf8_sequence(s + i, len - i);
-		if (n > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+		/* C1 controls, too: a terminal that shows this obeys them. */
+		if (n == 2 && c == 0xc2 && (unsigned char)s[i + 1] < 0xa0) {
+			buf_append(w->out, s + plain, i - plain);
+			c = (unsigned char)s[++i];
+			plain = i;
+		} else if (n > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
 			i += n;
 			continue;
 		}

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "utf8.h"
+
 static enum log_level max_level = LOG_INFO;
 static const char *program = "threadfs";
 
@@ -35,9 +37,8 @@ void log_msg(enum log_level level, const char *fmt, ...)
 		return;
 	n = MIN(head + n, (int)sizeof(line) - 2);
 	/* What is logged may come from a peer: keep it to one harmless line. */
-	for (int i = head; i < n; i++)
-		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-			line[i] = '?';
+	line[n] = '\0';
+	utf8_disarm(line + head);
 	line[n++] = '\n';
 	if (write(STDERR_FILENO, line, (size_t)n) < 0)
 		return; /* nowhere left to say it */

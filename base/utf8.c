@@ -1,6 +1,8 @@
 /* See utf8.h. */
 #include "utf8.h"
 
+#include <string.h>
+
 /* Bytes announced by a lead byte and the range its second byte must be in. */
 static size_t lead(unsigned char c, unsigned char *ret_lo, unsigned char *ret_hi)
 {
@@ -57,6 +59,38 @@ bool utf8_is_cut(const char *s, size_t len)
 	size_t need;
 
 	return good_prefix(s, len, &need) == len && need > len;
+}
+
+bool utf8_is_control(const char *s, size_t len)
+{
+	const unsigned char *c = (const unsigned char *)s;
+
+	if (len == 1)
+		return c[0] < 0x20 || c[0] == 0x7f;
+	if (len == 2) /* C1; the Arabic letter mark */
+		return (c[0] == 0xc2 && c[1] < 0xa0) || (c[0] == 0xd8 && c[1] == 0x9c);
+	if (len != 3)
+		return false;
+	if (c[0] == 0xe2 && c[1] == 0x80) /* marks of direction; line ends, embeddings, overrides */
+		return (c[2] >= 0x8e && c[2] <= 0x8f) || (c[2] >= 0xa8 && c[2] <= 0xae);
+	if (c[0] == 0xe2 && c[1] == 0x81) /* isolates */
+		return c[2] >= 0xa6 && c[2] <= 0xa9;
+	return c[0] == 0xef && c[1] == 0xbb && c[2] == 0xbf; /* the byte order mark */
+}
+
+void utf8_disarm(char *s)
+{
+	size_t left = strlen(s);
+
+	while (left > 0) {
+		size_t len = utf8_sequence(s, left);
+
+		if (len == 0 || utf8_is_control(s, len))
+			memset(s, '?', MAX(len, (size_t)1));
+		len = MAX(len, (size_t)1);
+		s += len;
+		left -= len;
+	}
 }
 
 bool utf8_valid(const char *s, size_t len)

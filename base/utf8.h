@@ -15,6 +15,14 @@ size_t utf8_sequence(const char *s, size_t len);
  */
 bool utf8_is_cut(const char *s, size_t len);
 
+/*
+ * Whether a whole character of len bytes is invisible and changes how what follows is
+ * shown: controls (C0, DEL, C1), line ends, marks, embeddings and overrides of direction.
+ */
+bool utf8_is_control(const char *s, size_t len);
+/* What others said, for a terminal or a log, in place: controls and what is no UTF-8 become '?'. */
+void utf8_disarm(char *s);
+
 bool utf8_valid(const char *s, size_t len);
 
 /* Number of characters, an invalid byte counting as one. */

@@ -54,3 +54,12 @@ static inline int steal_fd(int *fd)
 	*fd = -1;
 	return old;
 }
+
+/* Sanitizers need an environment, and to trace the process when it ends. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif

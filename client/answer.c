@@ -52,26 +52,6 @@ int64_t answer_int(const cJSON *obj, const char *key, int64_t fallback)
 	return (int64_t)v;
 }
 
-/* Whether the character of n bytes (0: not one) can be shown on one line of a terminal. */
-static bool can_be_shown(const char *s, size_t n)
-{
-	const unsigned char *u = (const unsigned char *)s;
-
-	switch (n) {
-	case 0:
-		return false;
-	case 1:
-		return u[0] >= ' ' && u[0] != 0x7f;
-	case 2: /* C1 controls */
-		return u[0] != 0xc2 || u[1] >= 0xa0;
-	case 3: /* U+2028 to 202E, U+2066 to 2069: line ends, turns of direction */
-		return u[0] != 0xe2 || !((u[1] == 0x80 && u[2] >= 0xa8 && u[2] <= 0xae) ||
-					 (u[1] == 0x81 && u[2] >= 0xa6 && u[2] <= 0xa9));
-	default:
-		return true;
-	}
-}
-
 /* A copy fit for a log: blanks in a row become one, what cannot be shown a '?'. */
 char *answer_printable(const char *s, size_t len)
 {
@@ -85,7 +65,7 @@ char *answer_printable(const char *s, size_t len)
 			;
 		else if (blank)
 			buf_putc(&out, ' ');
-		else if (can_be_shown(s, n))
+		else if (n > 0 && !utf8_is_control(s, n))
 			buf_append(&out, s, n);
 		else
 			buf_putc(&out, '?');

@@ -7,10 +7,13 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "clock.h"
+#include "redact.h"
 #include "sandbox_i.h"
+#include "utf8.h"
 
 static void on_timer(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED);
 
@@ -148,12 +151,26 @@ void op_finish(struct op *op, int err)
 	op_finish_with(op, err, NULL);
 }
 
+/*
+ * What is said of a failure may be the server's words, or libcurl's with some of the
+ * server's in them, and goes to logs, status files and terminals: no key that the server
+ * got from us, and nothing that a terminal obeys.
+ */
+static void tidy(const struct sandbox *sb, char *message)
+{
+	for (const struct curl_slist *h = sb->credentials; h; h = h->next)
+		redact(message, h->data + strcspn(h->data, ":") + 1);
+	utf8_disarm(message);
+}
+
 void op_finish_with(struct op *op, int err, char *message)
 {
 	struct sandbox *sb = op->sb;
 	struct call *call = op->call;
 
 	assert(!op->current);
+	if (message)
+		tidy(sb, message);
 	ev_timer_stop(loop_ev(sb->loop), &op->timer);
 	DL_DELETE(sb->ops, op);
 	op->release(op);

@@ -132,11 +132,11 @@ static bool is_local_name(const char *name)
 	return false;
 }
 
-bool url_is_local(const char *url)
+/* The host of a URL: IPv4 as a mapped IPv6 in *ret, or its name for the caller to curl_free(). */
+static bool find_host(const char *url, struct in6_addr *ret, char **ret_name)
 {
 	CURLU *u CLEANUP(cleanup_curlu) = curl_url();
 	char *host CLEANUP(cleanup_curl_string) = NULL;
-	struct in6_addr v6;
 	struct in_addr v4;
 	size_t len;
 
@@ -148,11 +148,37 @@ bool url_is_local(const char *url)
 		host[--len] = '\0';
 	if (host[0] == '[') {
 		host[len - 1] = '\0';
-		return inet_pton(AF_INET6, host + 1, &v6) == 1 && is_local_v6(&v6);
+		return inet_pton(AF_INET6, host + 1, ret) == 1;
 	}
-	if (inet_pton(AF_INET, host, &v4) == 1)
-		return is_local_v4(ntohl(v4.s_addr));
-	return is_local_name(host);
+	if (inet_pton(AF_INET, host, &v4) == 1) {
+		memset(ret, 0, sizeof(*ret));
+		ret->s6_addr[10] = ret->s6_addr[11] = 0xff;
+		memcpy(&ret->s6_addr[12], &v4, sizeof(v4));
+		return true;
+	}
+	*ret_name = STEAL(host);
+	return true;
+}
+
+bool url_is_local(const char *url)
+{
+	char *name CLEANUP(cleanup_curl_string) = NULL;
+	struct in6_addr ip;
+
+	if (!find_host(url, &ip, &name))
+		return false;
+	return name ? is_local_name(name) : is_local_v6(&ip);
+}
+
+bool url_is_link_local(const char *url)
+{
+	char *name CLEANUP(cleanup_curl_string) = NULL;
+	struct in6_addr ip;
+
+	if (!find_host(url, &ip, &name) || name)
+		return false;
+	return IN6_IS_ADDR_LINKLOCAL(&ip) ||
+	       (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr[12] == 169 && ip.s6_addr[13] == 254);
 }
 
 int url_escape(struct buf *to, const char *s, size_t len)

@@ -19,6 +19,9 @@ int url_tidy(const char *url, char **ret_url, const char **ret_why) MUST_CHECK;
  */
 bool url_is_local(const char *url);
 
+/* Whether the host is a link-local address: there cloud machines find their credentials. */
+bool url_is_link_local(const char *url);
+
 /* Appends s percent-encoded (all but A-Z a-z 0-9 - . _ ~ and /). */
 struct buf;
 int url_escape(struct buf *to, const char *s, size_t len) MUST_CHECK;

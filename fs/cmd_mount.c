@@ -17,6 +17,7 @@
 #include "log.h"
 #include "mount.h"
 #include "mounts.h"
+#include "privilege.h"
 #include "systemd.h"
 
 /* ---- before ---- */
@@ -71,11 +72,22 @@ static int wait_for(int fd, pid_t pid)
 
 static int open_log(const struct options *o, struct buf *why)
 {
-	int fd = open(o->log ?: "/dev/null", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	int fd = open(o->log ?: "/dev/null",
+		      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
+	int r = fd < 0 ? -errno : 0;
+	struct stat st;
 
-	if (fd < 0)
-		buf_printf(why, "cannot open the log %s: %s", o->log, strerrordesc_np(errno));
-	return fd < 0 ? -errno : fd;
+	/* One that somebody has laid ready in /tmp is theirs to read, and to replace. */
+	if (r == 0 && fstat(fd, &st) == 0 && !S_ISCHR(st.st_mode) &&
+	    (!S_ISREG(st.st_mode) || st.st_uid != geteuid()))
+		r = -EPERM;
+	if (r < 0) {
+		buf_printf(why, "cannot open the log %s: %s", o->log,
+			   r == -EPERM && fd >= 0 ? "it is not a file of yours"
+						  : strerrordesc_np(-r));
+		cleanup_fd_(&fd);
+	}
+	return r < 0 ? r : fd;
 }
 
 static void take_stdio(int log_fd)
@@ -137,10 +149,12 @@ static int run(const struct options *o, int tell, int log_fd)
 	log_set_name("threadfs");
 	log_set_level(o->debug ? LOG_DEBUG : LOG_INFO);
 	umask(0077);
+	privilege_drop();
 	if (tell >= 0) /* before anything is logged: what goes wrong now is told in one line */
 		take_stdio(log_fd);
 	r = mount_start(o, &m, &why);
 	if (r < 0) {
+		privilege_end();
 		if (tell < 0) {
 			systemd_tell("STATUS=%s\nERRNO=%d",
 				     why.len ? why.data : strerrordesc_np(-r), -r);
@@ -155,7 +169,9 @@ static int run(const struct options *o, int tell, int log_fd)
 	} else {
 		systemd_tell("READY=1\nSTATUS=Mounted at %s", o->mountpoint);
 	}
-	return stay(m, signals);
+	r = stay(m, signals);
+	privilege_end();
+	return r;
 }
 
 int cmd_mount(struct options *o)

@@ -49,7 +49,7 @@ static int open_cache(struct mount *m, struct buf *why)
 
 	if (r == 0) {
 		m->fs.cache_dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		r = m->fs.cache_dir < 0 ? -errno : 0;
+		r = m->fs.cache_dir < 0 ? -errno : paths_check_own(m->fs.cache_dir);
 	}
 	if (r == 0) {
 		/* Is it writable, and does it know files without a name? */
@@ -62,7 +62,9 @@ static int open_cache(struct mount *m, struct buf *why)
 	if (r < 0)
 		buf_printf(why,
 			   "cannot use the cache directory %s: %s (-o cache=DIR names another)",
-			   dir, strerrordesc_np(-r));
+			   dir,
+			   r == -EPERM ? "it must be yours, and nobody else's to write to"
+				       : strerrordesc_np(-r));
 	return r;
 }
 

@@ -12,31 +12,13 @@
 
 /* ---- what others said ---- */
 
-/* Invisible, and changes how what follows is shown: a whole character of len bytes. */
-static bool is_control(const char *text, size_t len)
-{
-	const unsigned char *c = (const unsigned char *)text;
-
-	if (len == 1)
-		return c[0] < 0x20 || c[0] == 0x7f;
-	if (len == 2) /* C1; the Arabic letter mark */
-		return (c[0] == 0xc2 && c[1] < 0xa0) || (c[0] == 0xd8 && c[1] == 0x9c);
-	if (len != 3)
-		return false;
-	if (c[0] == 0xe2 && c[1] == 0x80) /* marks of direction; line ends, embeddings, overrides */
-		return (c[2] >= 0x8e && c[2] <= 0x8f) || (c[2] >= 0xa8 && c[2] <= 0xae);
-	if (c[0] == 0xe2 && c[1] == 0x81) /* isolates */
-		return c[2] >= 0xa6 && c[2] <= 0xa9;
-	return c[0] == 0xef && c[1] == 0xbb && c[2] == 0xbf; /* the byte order mark */
-}
-
 void text_escape(struct buf *to, const char *text, size_t max)
 {
 	size_t left = strlen(text);
 
 	for (size_t shown = 0; left > 0; shown++) {
 		size_t len = utf8_sequence(text, left);
-		bool harmless = len > 0 && !is_control(text, len);
+		bool harmless = len > 0 && !utf8_is_control(text, len);
 
 		if (max > 0 && shown == max) {
 			buf_puts(to, "…");

@@ -22,6 +22,8 @@
 #include "remote.h"
 #include "shelf.h"
 
+enum { LOG_LINES = 30, LOG_WINDOW_MS = 60 * 1000 };
+
 /* ---- records ---- */
 
 static void on_linger(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
@@ -216,9 +218,26 @@ void thread_void_caches(struct thread *t)
 		void_kernel(t->root, !(t->fs->names_at_once && notify_names_now(t->fs)));
 }
 
+/* A sandbox that fails in ever other ways must not fill the disk with it. */
+static bool may_log(struct thread *t)
+{
+	int64_t now = clock_ms();
+
+	if (now - t->logged_ms >= LOG_WINDOW_MS) {
+		t->logged_ms = now;
+		t->logged = 0;
+	}
+	if (t->logged > LOG_LINES)
+		return false;
+	if (t->logged++ < LOG_LINES)
+		return true;
+	log_warn("thread %s: more failures are not logged for a while", t->id);
+	return false;
+}
+
 void thread_failed(struct thread *t, const char *what, int err, const char *message)
 {
-	if (err != t->last_error)
+	if (err != t->last_error && may_log(t))
 		log_warn("thread %s: %s: %s%s%s", t->id, what, strerrordesc_np(-err) ?: "error",
 			 message ? ": " : "", message ?: "");
 	free(t->last_message);

@@ -75,6 +75,8 @@ struct thread {
 	int last_error; /* negative errno of the last failure that somebody should know of; 0 */
 	char *last_message;
 	double last_error_wall;
+	int64_t logged_ms; /* since when failures are counted that were logged */
+	unsigned logged;
 };
 
 /*

@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "node.h"
+#include "status_text.h"
 #include "thread.h"
 
 void transfer_begin(struct transfer *x, struct thread *t, struct node *n, bool up, int64_t total)
@@ -32,19 +33,6 @@ void transfer_end(struct transfer *x)
 	x->thread = NULL;
 }
 
-/* A name may hold anything: what would break the line or the terminal is escaped. */
-static void print_path(struct buf *to, const char *path)
-{
-	for (; *path; path++) {
-		unsigned char c = (unsigned char)*path;
-
-		if (c < 0x20 || c == 0x7f || c == '\\')
-			buf_printf(to, "\\x%02x", c);
-		else
-			buf_putc(to, *path);
-	}
-}
-
 static void print_one(const struct transfer *x, struct buf *to)
 {
 	int64_t ms = MAX(clock_ms() - x->since_ms, 1);
@@ -52,7 +40,8 @@ static void print_one(const struct transfer *x, struct buf *to)
 	char *path CLEANUP_FREE = NULL;
 
 	buf_puts(to, x->up ? "up\t" : "down\t");
-	print_path(to, node_rel_path(x->node, &path) == 0 ? path : x->node->name);
+	/* A name may hold anything: what would break the line or the terminal is escaped. */
+	text_escape(to, node_rel_path(x->node, &path) == 0 ? path : x->node->name, 0);
 	buf_printf(to, "\t%" PRIu64, x->moved);
 	if (x->total >= 0)
 		buf_printf(to, "\t%" PRId64, x->total);

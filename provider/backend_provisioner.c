@@ -20,6 +20,7 @@
 #include "jsonw.h"
 #include "lock.h"
 #include "log.h"
+#include "redact.h"
 #include "request.h"
 #include "status.h"
 #include "url.h"
@@ -212,6 +213,8 @@ static bool failed(struct question *q)
 	if (status >= 200 && status < 300)
 		return false;
 	words = response_words(&q->response);
+	if (words && q->b->key_header)
+		redact(words, strchr(q->b->key_header, ':') + 1);
 	if (status == 401 || status == 403)
 		fail(q, -EACCES,
 		     q->b->key_header ? "the provisioner refuses the API key"
@@ -235,7 +238,14 @@ static char *url_of(const cJSON *item)
 	const char *said = answer_str(item, "sandbox_url"), *why;
 	char *url = NULL;
 
-	return said && url_tidy(said, &url, &why) == 0 ? url : NULL;
+	if (!said || url_tidy(said, &url, &why) < 0)
+		return NULL;
+	/* No pod is there, but what a cloud tells its machines in confidence. */
+	if (url_is_link_local(url)) {
+		free(url);
+		return NULL;
+	}
+	return url;
 }
 
 enum health { RUNNING, DEAD, COMING, UNSURE };

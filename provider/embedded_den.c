@@ -39,19 +39,10 @@ void den_init(struct den *d, const char *root, const char *id)
 
 /* ---- the directory ---- */
 
-static int check_owned(int fd)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	return st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
-}
-
 int den_open_root(const char *root)
 {
 	int fd = paths_open_dir(AT_FDCWD, root);
-	int r = fd < 0 ? fd : check_owned(fd);
+	int r = fd < 0 ? fd : paths_check_own(fd);
 
 	if (r < 0 && fd >= 0)
 		close(fd);
@@ -71,7 +62,7 @@ static int open_dir(const struct den *d)
 	if (root < 0)
 		return root;
 	fd = paths_open_dir(root, d->id);
-	r = fd < 0 ? fd : check_owned(fd);
+	r = fd < 0 ? fd : paths_check_own(fd);
 	if (r < 0 && fd >= 0)
 		close(fd);
 	return r < 0 ? r : fd;

@@ -352,6 +352,15 @@ int paths_remove_thread(const char *data, const char *user, const char *thread)
 
 /* ---- the runtime directory ---- */
 
+int paths_check_own(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_uid == geteuid() && !(st.st_mode & 022) ? 0 : -EPERM;
+}
+
 /* Makes sure that it is there, ours and nobody else's to look into. */
 static int claim_dir(const char *path)
 {
@@ -372,7 +381,9 @@ static bool is_ours(const char *path)
 {
 	struct stat st;
 
-	return stat(path, &st) == 0 && st.st_uid == geteuid();
+	/* Nor where others can: unless its sticky bit keeps them from what is not theirs. */
+	return stat(path, &st) == 0 && st.st_uid == geteuid() &&
+	       (!(st.st_mode & 022) || (st.st_mode & S_ISVTX));
 }
 
 int paths_runtime(char **ret)

@@ -41,9 +41,15 @@ int paths_remove_thread(const char *data, const char *user, const char *thread) 
 int paths_make(const char *path, mode_t mode) MUST_CHECK;
 
 /*
+ * Whether an open directory is a place for what others must not touch: ours, and nobody
+ * else may make or rename names in it. 0 or -EPERM.
+ */
+int paths_check_own(int fd) MUST_CHECK;
+
+/*
  * Where sockets and locks live: $XDG_RUNTIME_DIR/threadfs if that directory is
- * the user's own; /run/threadfs for root; else /tmp/threadfs-UID. Made 0700; -EPERM if it is
- * somebody else's. For the caller to free.
+ * the user's own, and nobody else's to write to; /run/threadfs for root; else /tmp/threadfs-UID.
+ * Made 0700; -EPERM if it is somebody else's. For the caller to free.
  */
 int paths_runtime(char **ret) MUST_CHECK;
 

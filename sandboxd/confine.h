@@ -23,12 +23,3 @@
  */
 int confine_run(const struct options *o, const char *server, int data_fd, int listen_fd,
 		void (*ready)(void *ctx), void *ctx) MUST_CHECK;
-
-/* Sanitizers need an environment, and to trace the process when it ends. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif

@@ -337,6 +337,9 @@ static void test_a_list_with_nonsense_in_it(void **state UNUSED)
 		"{\"sandbox_id\":\"\",\"sandbox_url\":\"http://h:1\"},"
 		"{\"sandbox_id\":\"b\",\"sandbox_url\":7},"
 		"{\"sandbox_id\":\"c\",\"sandbox_url\":\"file:///etc/passwd\"},"
+		"{\"sandbox_id\":\"e\",\"sandbox_url\":\"http://169.254.169.254\"},"
+		"{\"sandbox_id\":\"f\",\"sandbox_url\":\"http://[fe80::1]:80\"},"
+		"{\"sandbox_id\":\"g\",\"sandbox_url\":\"http://u:p@h/\"},"
 		"{\"sandbox_id\":\"longer-than-any-of-ours\",\"sandbox_url\":\"http://h:1\"},"
 		"{\"sandbox_id\":\"d\",\"sandbox_url\":"
 		"\"http://sandbox-d-svc.deer-flow.svc.cluster.local:8080\"}],\"count\":10}");
@@ -393,6 +396,19 @@ static void test_keys(void **state UNUSED)
 	wrong = make(&(struct provisioner_config){ .url = server.url, .api_key = PROVISIONER_KEY });
 	refused(wrong, ASK_DISCOVER, -EACCES, "refuses the API key");
 	backend_free(wrong);
+}
+
+static void test_a_key_that_is_repeated_is_not_passed_on(void **state UNUSED)
+{
+	struct ask a;
+
+	provisioner_server_say(&server, "GET", 500,
+			       "{\"detail\":\"not the key " PROVISIONER_KEY "\\u001b[2J\"}");
+	assert_int_equal(ask_id(&a, ASK_LIST_RUNNING), -EIO);
+	assert_non_null(strstr(a.op.why, "not the key ***"));
+	assert_null(strstr(a.op.why, PROVISIONER_KEY));
+	assert_null(strchr(a.op.why, 27));
+	ask_release(&a);
 }
 
 static void test_no_proxy_is_asked(void **state UNUSED)
@@ -565,6 +581,7 @@ int main(void)
 		TEST(test_a_list_with_nonsense_in_it),
 		TEST(test_destroy),
 		TEST(test_keys),
+		TEST(test_a_key_that_is_repeated_is_not_passed_on),
 		TEST(test_no_proxy_is_asked),
 		TEST(test_bad_addresses),
 		TEST(test_two_providers_share_a_sandbox),

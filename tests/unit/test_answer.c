@@ -318,7 +318,8 @@ static void characters_that_can_be_shown(void **state)
 	for (unsigned c = 0; c <= 0xffff; c++) {
 		bool blank = c == ' ' || (c >= '\t' && c <= '\r');
 		bool bad = c < ' ' || (c >= 0x7f && c < 0xa0) || (c >= 0x2028 && c <= 0x202e) ||
-			   (c >= 0x2066 && c <= 0x2069);
+			   (c >= 0x2066 && c <= 0x2069) || c == 0x200e || c == 0x200f ||
+			   c == 0x061c || c == 0xfeff;
 		char *got CLEANUP_FREE = NULL, s[4] = { 0 };
 		size_t len = c < 0x80 ? 1 : c < 0x800 ? 2 : 3;
 

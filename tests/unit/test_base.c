@@ -88,6 +88,41 @@ static int parse(const char *text, cJSON **ret)
 	return json_parse(copy, len, ret, NULL);
 }
 
+static void what_a_terminal_obeys_is_disarmed(void **state)
+{
+	static const char *const rows[][2] = {
+		{ "plain \xc3\xbc", "plain \xc3\xbc" },
+		{ "\x1b[2J\x07\n\x7f", "?[2J???" },
+		{ "\xc2\x9b\x33\x31m", "??31m" },
+		{ "\x9b\xff", "??" },
+		{ "a\xe2\x80\xae"
+		  "b",
+		  "a???b" },
+		{ "", "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char text[32];
+
+		strcpy(text, rows[i][0]);
+		utf8_disarm(text);
+		assert_string_equal(text, rows[i][1]);
+	}
+}
+
+static void writer_escapes_what_a_terminal_obeys(void **state)
+{
+	struct buf b CLEANUP_BUF = BUF_INIT(0);
+	struct jw w;
+
+	(void)state;
+	jw_init(&w, &b);
+	jw_str(&w, "a\x1b\x7f\xc2\x9b"
+		   "b\xc2\x80\xc2\xa0\xc2\x9f");
+	assert_string_equal(b.data, "\"a\\u001b\\u007f\\u009bb\\u0080\xc2\xa0\\u009f\"");
+}
+
 static void json_takes_good_input(void **state)
 {
 	cJSON *j CLEANUP_JSON = NULL;
@@ -173,6 +208,8 @@ int main(void)
 		cmocka_unit_test(buf_keeps_its_cap_and_its_error),
 		cmocka_unit_test(files_are_read_to_their_end),
 		cmocka_unit_test(utf8_knows_good_from_bad),
+		cmocka_unit_test(what_a_terminal_obeys_is_disarmed),
+		cmocka_unit_test(writer_escapes_what_a_terminal_obeys),
 		cmocka_unit_test(json_takes_good_input),
 		cmocka_unit_test(json_refuses_bad_input),
 		cmocka_unit_test(json_refuses_too_many_values),

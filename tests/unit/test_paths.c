@@ -403,6 +403,42 @@ static void test_another_users_runtime_directory_is_not_used(void **state)
 	assert_int_equal(access(in(r->dir, "threadfs"), F_OK), -1);
 }
 
+/* Where others may rename what is ours, and take its name. */
+static void test_a_runtime_directory_that_others_write_to_is_not_used(void **state)
+{
+	struct room *r = *state;
+	char *path = NULL;
+	int failed;
+
+	if (geteuid() != 0)
+		skip(); /* it would be /tmp/threadfs-UID, which may be in use */
+	setenv("XDG_RUNTIME_DIR", r->dir, 1);
+	assert_int_equal(chmod(r->dir, 0777), 0);
+	failed = paths_runtime(&path);
+	unsetenv("XDG_RUNTIME_DIR");
+	assert_true(failed || strncmp(path, r->dir, strlen(r->dir)) != 0);
+	free(path);
+	assert_int_equal(access(in(r->dir, "threadfs"), F_OK), -1);
+}
+
+static void test_own_directories_are_told_from_others(void **state)
+{
+	struct room *r = *state;
+	int fd CLEANUP_FD = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	assert_int_equal(fchmod(fd, 0755), 0);
+	assert_int_equal(paths_check_own(fd), 0);
+	assert_int_equal(fchmod(fd, 01777), 0);
+	assert_int_equal(paths_check_own(fd), -EPERM);
+	assert_int_equal(fchmod(fd, 0770), 0);
+	assert_int_equal(paths_check_own(fd), -EPERM);
+	assert_int_equal(fchmod(fd, 0700), 0);
+	if (geteuid() != 0)
+		return;
+	assert_int_equal(fchown(fd, 65534, 65534), 0);
+	assert_int_equal(paths_check_own(fd), -EPERM);
+}
+
 #define PATHS_TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
 int main(void)
@@ -422,6 +458,8 @@ int main(void)
 		PATHS_TEST(test_make),
 		PATHS_TEST(test_runtime_directory_is_ours_alone),
 		PATHS_TEST(test_another_users_runtime_directory_is_not_used),
+		PATHS_TEST(test_a_runtime_directory_that_others_write_to_is_not_used),
+		PATHS_TEST(test_own_directories_are_told_from_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -217,6 +217,21 @@ static void external_urls_keep_the_proxy(void **state)
 			fail_msg("%s is local", rows[i]);
 }
 
+static void link_local_is_told(void **state)
+{
+	static const char *const are[] = { "http://169.254.169.254", "http://169.254.169.254:80/x",
+					   "http://[fe80::1]",       "http://[::ffff:169.254.1.1]",
+					   "http://0xa9fea9fe",      "http://2852039166" };
+	static const char *const are_not[] = { "http://169.253.1.1", "http://10.0.0.1", "http://h",
+					       "http://[::1]",       "nonsense",        "" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(are); i++)
+		assert_true(url_is_link_local(are[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(are_not); i++)
+		assert_false(url_is_link_local(are_not[i]));
+}
+
 static void bytes_are_escaped(void **state)
 {
 	struct buf b CLEANUP_BUF = BUF_INIT(0), small CLEANUP_BUF = BUF_INIT(3);
@@ -249,6 +264,7 @@ int main(void)
 		cmocka_unit_test(controls_are_refused),
 		cmocka_unit_test(local_urls_bypass_the_proxy),
 		cmocka_unit_test(external_urls_keep_the_proxy),
+		cmocka_unit_test(link_local_is_told),
 		cmocka_unit_test(bytes_are_escaped),
 	};
 

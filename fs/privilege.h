@@ -1,0 +1,11 @@
+/* What the daemon gives up before it does anything. */
+#pragma once
+
+/*
+ * No core dumps, no tracing by others of the same user, and where that costs nothing no
+ * new privileges. What cannot be given up is kept in silence. Before any thread is
+ * started. docs/SECURITY.md says why not more.
+ */
+void privilege_drop(void);
+/* At the very end: a leak checker is one who traces. */
+void privilege_end(void);

@@ -1,0 +1,121 @@
+#!/usr/bin/env bats
+# A mount of a sandbox whose server is in hostile hands (tests/lib/hostile.py).
+#
+# Environment, for scripts/fuzz: FUZZ_SECONDS and FUZZ_SEED of the mutated answers.
+
+load ../lib/mount
+
+KEY=kN9-secret-of-the-user
+
+setup() {
+	mount_setup
+}
+
+teardown() {
+	teardown_mount
+}
+
+# hostile_mount HOW [ARGS…] [-- MOUNT-OPTIONS…]: a mount of a sandbox through hostile.py.
+hostile_mount() {
+	local how=() url
+
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do
+		how+=("$1")
+		shift
+	done
+	[ $# -eq 0 ] || shift
+	sandboxd_start --dialect "$DIALECT"
+	spawn hostile "${how[@]}"
+	wait_until test -s "$T/url"
+	url=$(cat "$T/url")
+	mount_start "$url" -o timeout=4 "$@"
+	W=$M/threads/default
+	cd "$W" || return 1
+	: >"$T/now"
+}
+
+hostile() {
+	HOSTILE_WHEN=$T/now exec "$PYTHON" -B "$SANDBOXD_ROOT/tests/lib/hostile.py" "$SOCK" "$@" >"$T/url" 2>"$T/hostile.out"
+}
+
+# harmless FILE…: nothing in it that a terminal obeys, and not the key.
+harmless() {
+	refute grep -l "$KEY" "$@"
+	LC_ALL=C refute grep -lP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$@"
+}
+
+@test "a server that repeats the key and sends escape sequences" {
+	printf '%s\n' "$KEY" >"$T/key"
+	chmod 0600 "$T/key"
+	expect_errors
+	hostile_mount echo -- -o "api_key_file=$T/key"
+	refute cat outputs/none
+	refute cp "$T/key" outputs/new
+	refute mkdir outputs/d
+	refute timeout 20 "$THREADFS" exec . -- true 2>"$T/exec.err"
+	cat .ctl/status >"$T/status"
+	cat .ctl/status.json >"$T/status.json"
+	cat "$M/.ctl/status" "$M/.ctl/config" "$M/.ctl/metrics" >"$T/all"
+	"$THREADFS" status "$M" >"$T/shown"
+	# it was said, and without what it must not say
+	grep -q 'Authorization: Bearer \*\*\*' "$T/status"
+	grep -q 'owned' "$T/status"
+	jq -e . "$T/status.json" >/dev/null
+	harmless "$T/status" "$T/status.json" "$T/all" "$T/shown" "$T/exec.err" "$LOG" "$M.out"
+}
+
+@test "redirections lead nowhere: a link-local address, a socket, a file" {
+	local to
+
+	expect_errors
+	for to in http://169.254.169.254/latest/meta-data/ "file://$T/victim" unix:///run/docker.sock \
+		"http://127.0.0.1:1/"; do
+		echo secret >"$T/victim"
+		hostile_mount redirect "$to"
+		refute cat outputs/x
+		refute ls outputs
+		refute grep -s secret outputs/x
+		mount_stop
+		mount_end_spawned_
+		rm "$T/url" "$T/now"
+		sandboxd_stop
+	done
+}
+
+@test "a gigabyte of zeros in a megabyte is neither unpacked nor taken for the file" {
+	local before after
+
+	expect_errors
+	hostile_mount gzip
+	printf 'content\n' >"$T/sb.data/outputs/f"
+	before=$(awk '/VmRSS/ { print $2 }' "/proc/$MOUNT_PID/status")
+	timeout 60 cat outputs/f >"$T/got" || true
+	[ "$(wc -c <"$T/got")" -le 8 ]
+	refute grep -q x "$T/got"
+	after=$(awk '/VmRSS/ { print $2 }' "/proc/$MOUNT_PID/status")
+	[ "$((after - before))" -lt $((64 * 1024)) ]
+}
+
+@test "answers with changed bytes: every call comes back, nothing leads out" {
+	local seconds=${FUZZ_SECONDS:-6} seed=${FUZZ_SEED:-$((RANDOM * 32768 + RANDOM))}
+
+	echo "seed $seed"
+	expect_errors
+	hostile_mount mutate "$seed"
+	timeout -k 5 $((seconds + 60 * SLOW)) "$PYTHON" -B "$SANDBOXD_ROOT/tests/lib/workload.py" "$W" \
+		"$seconds" "$seed" >"$T/work.out" 2>&1 || { tail -5 "$T/work.out"; false; }
+	cat "$T/work.out"
+	kill -0 "$MOUNT_PID"
+	grep -c mutated "$T/hostile.out"
+	echo "# seed $seed: $(cat "$T/work.out"), $(grep -c mutated "$T/hostile.out") answers changed" >&3
+	cat "$W/.ctl/status" >"$T/status"
+	LC_ALL=C refute grep -lP '[\x00-\x08\x0b-\x1f\x7f]' "$T/status" "$LOG"
+	[ "$(wc -l <"$LOG")" -lt 2000 ]
+	# It ends, and in good order: no other status than that of files that could not be uploaded.
+	cd /
+	timeout $((60 * SLOW)) "$THREADFS" unmount "$M" || not_mounted "$M"
+	wait_for $((60 * SLOW)) pid_gone "$MOUNT_PID"
+	wait "$MOUNT_PID" || [ $? = 1 ]
+	not_mounted "$M"
+	mount_log_clean
+}

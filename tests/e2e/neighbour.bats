@@ -1,0 +1,169 @@
+#!/usr/bin/env bats
+# Another user of the machine: what he can reach of ours, what he can lay in our way.
+# We are an ordinary user (65534) here, he is another one (65533).
+
+load ../lib/mount
+
+US=65534
+HIM=65533
+
+setup_file() {
+	[ "$(id -u)" = 0 ] || return 0
+	# Where root alone may use it.
+	stat -c %a /dev/fuse >"$BATS_FILE_TMPDIR/mode"
+	chmod 0666 /dev/fuse
+}
+
+teardown_file() {
+	[ ! -s "$BATS_FILE_TMPDIR/mode" ] || chmod "$(cat "$BATS_FILE_TMPDIR/mode")" /dev/fuse
+}
+
+setup() {
+	[ "$(id -u)" = 0 ] || skip "needs root to be two others"
+	mount_setup
+	mkdir "$T/m"
+	# All that he needs to get as far as our own directories.
+	chmod 0711 "$T" "$T/home"
+	chown -R "$US:$US" "$T"
+}
+
+teardown() {
+	[ -n "${T:-}" ] || return 0
+	if [ -n "${M:-}" ] && is_mounted "$M"; then
+		as "$US" "$THREADFS" unmount "$M" || true
+	fi
+	[ ! -e "$T/made" ] || xargs -r rm -rf -- <"$T/made"
+	teardown_mount
+}
+
+# as UID CMD…
+as() {
+	local uid=$1
+
+	shift
+	XDG_RUNTIME_DIR=$T/run setpriv --reuid="$uid" --regid="$uid" --clear-groups "$@"
+}
+
+mount_ours() {
+	mount_prepare_
+	as "$US" "$THREADFS" mount "${MOUNT_ARGS[@]}" 3>&-
+	is_mounted "$M"
+}
+
+@test "modes: nobody else reads or writes mount, runtime, cache, data, log and sockets" {
+	local path pid
+
+	mount_ours
+	as "$US" mkdir "$M/threads/demo"
+	as "$US" sh -c "echo secret >'$M/threads/demo/outputs/f'"
+	same "$(stat -c %a "$T/run/threadfs" "$T/cache" "$T/data" "$LOG")" $'700\n700\n700\n600'
+	while read -r path; do
+		refute as "$HIM" test -r "$path"
+		refute as "$HIM" test -w "$path"
+	done < <(find "$T/run" "$T/cache" "$T/data" "$LOG")
+	path=$(find "$T/run" -type s)
+	[ -n "$path" ]
+	refute as "$HIM" curl -s --max-time 5 --unix-socket "$path" http://x/v1/sandbox
+	for path in README .ctl/status .ctl/config threads/demo/outputs/f threads/demo/.ctl/exec; do
+		refute as "$HIM" cat "$M/$path"
+		refute as "$HIM" sh -c "echo x >'$M/$path'"
+		refute cat "$M/$path" # nor root
+	done
+	# our process: its memory, descriptors and environment
+	pid=$(pgrep -u "$US" -f -- "mount .*$M\$")
+	for path in mem environ maps fd/0 cwd root; do
+		refute as "$HIM" head -c1 "/proc/$pid/$path"
+		refute as "$US" head -c1 "/proc/$pid/$path" # nor another program of ours
+	done
+	grep -q 'Max core file size  *1  *1 ' "/proc/$pid/limits"
+	as "$US" "$THREADFS" unmount "$M"
+	mount_ended
+}
+
+@test "root's daemon takes no new privileges" {
+	chown -R 0:0 "$T"
+	mount_start
+	same "$(awk '/^NoNewPrivs/ { print $2 }' "/proc/$MOUNT_PID/status")" 1
+	grep -q 'Max core file size  *1  *1 ' "/proc/$MOUNT_PID/limits"
+	refute as 65534 head -c1 "/proc/$MOUNT_PID/environ"
+	mount_stop
+}
+
+# A user without XDG_RUNTIME_DIR has /tmp/threadfs-UID: a name that anybody can take first.
+@test "a runtime directory that somebody else made in /tmp is refused" {
+	local uid=4000000177 dir=/tmp/threadfs-4000000177 kind
+
+	[ ! -e "$dir" ] && [ ! -L "$dir" ] || skip "$dir is there"
+	echo "$dir" >"$T/made"
+	install -d -o "$uid" "$T/u" "$T/u/m"
+	for kind in directory link; do
+		if [ "$kind" = directory ]; then
+			as "$HIM" mkdir -m 0777 "$dir"
+		else
+			install -d -m 0777 -o "$uid" "$T/u/elsewhere"
+			as "$HIM" ln -s "$T/u/elsewhere" "$dir"
+		fi
+		run env -u XDG_RUNTIME_DIR setpriv --reuid="$uid" --regid="$uid" --clear-groups "$THREADFS" mount \
+			-o "data=$T/u/data,cache=$T/u/cache" "$T/u/m"
+		[ "$status" = 1 ]
+		[ "${#lines[@]}" = 1 ]
+		not_mounted "$T/u/m"
+		[ -z "$(ls -A "$dir/")" ]
+		rm -rf "$dir"
+	done
+}
+
+@test "a cache directory, a log or a runtime directory that is another's is refused" {
+	as "$US" install -d -m 0777 "$T/open"
+	install -d -m 0777 -o "$HIM" "$T/his"
+	install -m 0666 -o "$HIM" /dev/null "$T/his.log"
+	as "$US" mkfifo "$T/pipe"
+	for what in "cache=$T/open" "cache=$T/his" "cache=$T/c,log=$T/his.log" "cache=$T/c,log=$T/pipe"; do
+		run as "$US" timeout 30 "$THREADFS" mount -o "data=$T/data,$what" "$T/m"
+		[ "$status" = 1 ]
+		[[ $output == *"cannot use the cache directory"* || $output == *"cannot open the log"* ]]
+		not_mounted "$T/m"
+	done
+	[ -z "$(ls -A "$T/his")$(ls -A "$T/open")" ]
+	[ ! -s "$T/his.log" ]
+}
+
+@test "links planted in our runtime directory lead nobody out of it" {
+	local id
+
+	as "$US" mkdir -m 0700 "$T/run/threadfs"
+	mkdir -m 0700 "$T/victim"
+	echo precious >"$T/victim/pid"
+	chown -R "$US" "$T/victim"
+	mount_ours
+	as "$US" mkdir "$M/threads/demo"
+	id=$(as "$US" jq -r .sandbox "$M/threads/demo/.ctl/status.json")
+	[ -d "$T/run/threadfs/$id" ] || id=$(find "$T/run/threadfs" -name sock -printf '%h\n' | xargs basename)
+	as "$US" sh -c "echo 1 >'$M/threads/demo/.ctl/destroy'"
+	wait_until test ! -e "$T/run/threadfs/$id"
+	as "$US" ln -s "$T/victim" "$T/run/threadfs/$id"
+	refute as "$US" cat "$M/threads/demo/outputs/x"
+	same "$(cat "$T/victim/pid")" precious
+	same "$(ls "$T/victim")" pid
+	rm "$T/run/threadfs/$id"
+	wait_until as "$US" ls "$M/threads/demo/outputs"
+	expect_errors
+	as "$US" "$THREADFS" unmount "$M"
+	mount_ended
+}
+
+@test "what is staged has no name, and others' sandboxes cannot be named" {
+	mount_ours
+	as "$US" mkdir "$M/threads/demo"
+	as "$US" "$PYTHON" -c "
+import os
+f = open('$M/threads/demo/outputs/big', 'wb'); f.write(os.urandom(3000000)); f.flush()
+assert [n for n in os.listdir('$T/cache') if not n.startswith('.') and os.stat('$T/cache/' + n).st_mode & 0o077] == []
+f.close()"
+	refute as "$HIM" "$THREADFS" status "$M"
+	refute as "$HIM" "$THREADFS" exec "$M/threads/demo" -- id
+	refute as "$HIM" "$THREADFS" unmount "$M"
+	is_mounted "$M"
+	as "$US" "$THREADFS" unmount "$M"
+	mount_ended
+}
