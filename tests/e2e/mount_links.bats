@@ -130,6 +130,76 @@ trapped() {
 	[ "$(errno_of stat "$1")" = EPERM ]
 }
 
+# Both sides as fast as they can: the sandbox swaps a directory, a file and a link to ours.
+swap_body='cd outputs; mkdir -p real; echo inside >real/victim; i=0
+while [ $i -lt 400 ]; do
+	ln -sfn real d; ln -sfn "$V" d; rm -f d; mkdir d; echo inside >d/victim; rm -r d
+	ln -sfn real/victim f; ln -sfn "$V/victim" f; rm -f f; echo inside >f; mv -T real moved; ln -s "$V" real; rm real; mv -T moved real
+	i=$((i+1))
+done; echo done >end'
+
+@test "links that change all the time lead nowhere, reading or writing" {
+	mount_start
+	thread
+	mkdir "$T/trap"
+	echo secret >"$T/trap/victim"
+	printf 'export V=%s; (%s) >/dev/null 2>&1 &\n' "$T/trap" "$swap_body" >.ctl/exec
+	"$PYTHON" -I -c '
+import os, sys, time
+trap = sys.argv[1]
+end = time.monotonic() + 60
+tried = 0
+def attempt(what):
+    global tried
+    tried += 1
+    try:
+        return what()
+    except OSError:
+        return b""
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+def write(path, flags):
+    fd = os.open(path, os.O_WRONLY | flags, 0o644)
+    try:
+        os.write(fd, b"overwritten")
+    finally:
+        os.close(fd)
+while not os.path.exists("outputs/end") and time.monotonic() < end:
+    for path in ("outputs/d/victim", "outputs/f", "outputs/real/victim"):
+        assert b"secret" not in (attempt(lambda: read(path)) or b"")
+        attempt(lambda: write(path, os.O_TRUNC))
+    attempt(lambda: write("outputs/d/new", os.O_CREAT | os.O_EXCL))
+    attempt(lambda: write("outputs/d/new", os.O_CREAT | os.O_TRUNC))
+    attempt(lambda: os.rename("outputs/real/victim", "outputs/d/moved"))
+    attempt(lambda: os.chmod("outputs/f", 0o600))
+    attempt(lambda: os.unlink("outputs/d/victim"))
+    attempt(lambda: os.mkdir("outputs/d/dir"))
+    assert os.listdir(trap) == ["victim"] and open(trap + "/victim").read() == "secret\n"
+print("tried", tried)
+' "$T/trap"
+	same "$(ls "$T/trap")" victim
+	same "$(cat "$T/trap/victim")" secret
+	expect_errors
+}
+
+@test "loops end" {
+	mount_start
+	thread
+	same "$(sandbox '
+		cd outputs; ln -s b a; ln -s a b; ln -s . self; ln -s .. up; ln -s /mnt/user-data/outputs outputs
+		mkdir d; ln -s ../d d/d; echo x >d/f')" ''
+	is ELOOP stat outputs/a
+	is ELOOP open outputs/b O_RDONLY
+	same "$(cat outputs/self/self/up/outputs/d/d/d/f)" x
+	same "$(find . -name f)" ./outputs/d/f
+	find -L . >/dev/null 2>"$T/loops" || true
+	grep -q 'loop' "$T/loops"
+	same "$(grep -rl x .)" ./outputs/d/f
+	is ELOOP stat "outputs/$(printf 'self/%.0s' {1..100})d"
+	is ENAMETOOLONG stat "outputs/$(printf 'self/%.0s' {1..1000})d"
+}
+
 @test "-o symlinks=deny hides them" {
 	mount_start -o symlinks=deny
 	thread
