@@ -40,7 +40,11 @@ static void copied(struct trip *t, int err)
 	node_void_peers(t->node);
 	node_void_attr(t->node);
 	if (err < 0) {
-		parked_err(&t->parked, err);
+		/*
+		 * By its name it may not be written (cp makes the copy of a read-only file as one),
+		 * but who has it open may: the kernel copies, and we replace the file as a whole.
+		 */
+		parked_err(&t->parked, err == -EACCES || err == -EPERM ? -EOPNOTSUPP : err);
 		return;
 	}
 	t->changes = false;
@@ -68,6 +72,15 @@ static void is_born(struct trip *t, int err)
 	trip_begin(t, start_copy, copied);
 }
 
+/* One that is made read-only can be written as long as it is only here. */
+static bool is_read_only(struct node *n)
+{
+	struct stat st;
+
+	node_stat(n, &st);
+	return !(st.st_mode & S_IWUSR);
+}
+
 void sandbox_op_copy(fuse_req_t req, struct handle *from, uint64_t from_offset, struct handle *to,
 		     uint64_t to_offset, uint64_t len, int flags)
 {
@@ -81,7 +94,7 @@ void sandbox_op_copy(fuse_req_t req, struct handle *from, uint64_t from_offset, 
 	}
 	/* Only what both sides have in the sandbox can be copied there. */
 	if (from->node == to->node || from->node->stage || !from->node->parent ||
-	    !to->node->parent ||
+	    !to->node->parent || is_read_only(to->node) ||
 	    (to->node->stage &&
 	     (!to->node->unborn || stage_size(to->node->stage) > 0 || to->reading > 0))) {
 		trip_end(t, -EOPNOTSUPP);

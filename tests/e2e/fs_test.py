@@ -377,6 +377,25 @@ for i in range(20):
         self.close(b)
         self.assertEqual(read("b"), data + data[5:15])
 
+    def test_read_only_files_are_copied(self):
+        """Who made it may write to it, whatever its mode says to others."""
+        data = random.Random(5).randbytes(300000)
+        for name, mode in (("a", 0o444), ("b", 0o400)):
+            write(name, data)
+            os.chmod(name, mode)
+            a = self.open(name, os.O_RDONLY)
+            b = self.open(name + "2", os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+            done = 0
+            while done < len(data):
+                done += os.copy_file_range(a, b, len(data) - done)
+            self.close(b)
+            self.assertEqual(read(name + "2"), data)
+            self.assertEqual(os.stat(name + "2").st_mode, stat.S_IFREG | mode)
+            subprocess.run(["cp", name, name + "3"], check=True)
+            subprocess.run(["cp", "-p", name, name + "4"], check=True)
+            self.assertEqual(read(name + "3"), data)
+            self.assertEqual(read(name + "4"), data)
+
     def test_sendfile(self):
         data = random.Random(4).randbytes(300000)
         write("a", data)
