@@ -10,7 +10,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "io.h"
@@ -104,13 +108,56 @@ void guardian_end(struct guardian *g)
 
 /* ---- the guardian's end ---- */
 
+/*
+ * A daemon that was killed while the kernel holds one of its threads (a notification that
+ * waits for a directory) does not end, so its pipe stays open, and who holds the directory waits
+ * for an answer that never comes. But its first thread, our parent, has ended.
+ */
+static volatile sig_atomic_t died;
+
+static void on_death(int sig)
+{
+	(void)sig;
+	died = true;
+}
+
+static void hear_of_death(void)
+{
+	struct sigaction act = { .sa_handler = on_death };
+
+	sigaction(SIGUSR1, &act, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGUSR1);
+	if (getppid() == 1)
+		died = true;
+}
+
+/* Ends all who wait for answers, and so what keeps the daemon from its end. */
+static void abort_connection(const char *point, dev_t dev)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", minor(dev));
+	int fd CLEANUP_FD = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "1", 1) != 1)
+		umount2(point, MNT_FORCE); /* if it is busy that only aborts */
+}
+
 /* Waits for the daemon's end. True: it ended in order. */
 static bool wait_for_end(dev_t *ret_dev)
 {
 	char bytes[1 + sizeof(*ret_dev)];
+	struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
 	ssize_t n;
 
 	for (;;) {
+		/* With what has come first: the signal may be that of an end in order. */
+		bool last = died;
+
+		if (poll(&in, 1, last ? 0 : LOOK_EVERY_MS) <= 0) {
+			if (last)
+				return false;
+			continue;
+		}
 		n = read(STDIN_FILENO, bytes, 1);
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -148,8 +195,11 @@ int guardian_main(int argc, char **argv)
 	for (size_t i = 0; i < ARRAY_SIZE(deaf_to); i++)
 		signal(deaf_to[i], SIG_IGN); /* it ends with its daemon, never before */
 	(void)!chdir("/");
+	hear_of_death();
 	if (wait_for_end(&dev))
 		return 0;
+	if (dev != 0 && find(argv[1], dev))
+		abort_connection(argv[1], dev);
 	for (int i = 0; i < LOOKS && find(argv[1], dev); i++) {
 		if (unmount_is_dead(argv[1]))
 			return unmount_stale(argv[1], &words) < 0 ? EXIT_FAILURE : 0;
