@@ -98,6 +98,14 @@ struct backend_ops {
 struct backend {
 	const struct backend_ops *ops;
 	struct loop *loop;
+	/*
+	 * Set by the provider; NULL: nobody wants to know. For backends that hear of it: a
+	 * sandbox that was created, discovered or adopted has ended, by itself or by somebody's
+	 * hand, and what answers at its place from now on is another one. Loop thread, not from
+	 * within a function above.
+	 */
+	void (*ended)(void *ctx, const char *id);
+	void *ended_ctx;
 };
 
 void backend_free(struct backend *b); /* NULL is fine */

@@ -89,6 +89,7 @@ static void part(struct docker *b, const char *id, int users)
 static void berth_drop(struct docker *b, struct berth *berth)
 {
 	HASH_DEL(b->berths, berth);
+	vigil_end(berth->vigil);
 	if (berth->users >= 0)
 		part(b, berth->id, steal_fd(&berth->users));
 	free(berth->key);
@@ -405,13 +406,20 @@ static void docker_cancel(struct backend *b UNUSED, struct backend_op *op)
 
 /* ---- life ---- */
 
-static void end_on_loop(void *ctx)
+static void forget_all(void *ctx)
 {
 	struct docker *b = ctx;
 	struct berth *berth, *next;
 
+	b->ending = true;
 	HASH_ITER (hh, b->berths, berth, next)
 		berth_drop(b, berth);
+}
+
+static void end_on_loop(void *ctx)
+{
+	struct docker *b = ctx;
+
 	if (b->workers)
 		workers_free(STEAL(b->workers));
 }
@@ -431,7 +439,9 @@ static void docker_free(struct backend *base)
 {
 	struct docker *b = (struct docker *)base;
 
-	/* Ends an image's coming, too. */
+	loop_run(base->loop, forget_all, b);
+	/* Ends an image's coming, too, and what was asked of containers' ends. */
+	sandbox_unref(b->ends);
 	sandbox_unref(b->engine);
 	loop_run(base->loop, end_on_loop, b);
 	pull_free(b->pull);
@@ -627,6 +637,8 @@ static int meet_engine(struct docker *b, const struct docker_address *a, struct 
 	const char *problem = NULL;
 	int r = sandbox_new(b->base.loop, &config, &b->engine, &problem);
 
+	if (r == 0)
+		r = sandbox_new(b->base.loop, &config, &b->ends, &problem);
 	if (r < 0) {
 		buf_printf(why, "the engine at %s: %s", a->socket ?: a->url,
 			   problem ?: strerrordesc_np(-r));

@@ -96,6 +96,31 @@ void check_begin(struct tenant *t)
 	ask_alive(t, on_checked);
 }
 
+/*
+ * Before anybody finds out by trying: at its address there may be somebody else's
+ * by then. Its client is of no use to anybody; the next acquire sees what is to be done.
+ */
+void check_on_ended(void *ctx, const char *id)
+{
+	struct provider *p = ctx;
+	struct tenant *t, *tmp;
+	struct sandbox *sb;
+
+	HASH_ITER (by_id, p->holders, t, tmp) {
+		if (strcmp(t->place.id, id) != 0)
+			continue;
+		lock(&t->lock);
+		sb = t->sb ? sandbox_ref(t->sb) : NULL;
+		t->suspect |= sb && p->auto_restart;
+		unlock(&t->lock);
+		if (!sb)
+			continue;
+		log_warn("%s: sandbox %s has ended", t->key, id);
+		sandbox_close(sb);
+		sandbox_put(sb);
+	}
+}
+
 /* ---- a warm one ---- */
 
 static void hand_out(struct tenant *t)

@@ -21,12 +21,14 @@
 enum { DOCKER_PORTS = 100 }; /* that are tried, from the first one */
 
 struct docker_pull;
+struct vigil;
 
 struct berth {
 	char id[SANDBOX_ID_LEN + 1];
 	char *key;
 	unsigned port;
 	int users; /* the lock; -1 while a question has it */
+	struct vigil *vigil;
 	UT_hash_handle hh;
 };
 
@@ -35,6 +37,7 @@ struct docker {
 
 	/* immutable */
 	struct sandbox *engine; /* its API, not a sandbox: see request.h */
+	struct sandbox *ends;   /* the same, for requests that wait for a container's end */
 	char api[16];           /* "/v1.41" */
 	char *image, *prefix, *host, *bind_host, *root;
 	char *maker; /* this machine and where its locks are: who may adopt what bears it */
@@ -49,6 +52,7 @@ struct docker {
 	/* loop thread */
 	struct workers *workers;
 	struct berth *berths;
+	bool ending;
 	struct docker_pull *pull;         /* of the image; made with the backend */
 	bool reserved[DOCKER_PORTS];      /* somebody makes a container there */
 	int64_t refused_ms[DOCKER_PORTS]; /* when the engine last said that it is taken; 0: never */
@@ -174,6 +178,12 @@ void pull_leave(struct docker_pull *p, struct pull_wait *w);
 void pull_put(const struct docker_pull *p, struct buf *to);
 /* When the engine's client is closed. NULL is fine. */
 void pull_free(struct docker_pull *p);
+
+/* ---- docker_vigil.c ---- */
+
+/* Tells backend.ended() when the container with this key has. NULL if there is no memory. */
+struct vigil *vigil_begin(struct docker *b, const char *id, const char *key);
+void vigil_end(struct vigil *v); /* NULL is fine */
 
 /* ---- backend_docker.c ---- */
 

@@ -436,6 +436,10 @@ int question_take(struct question *q)
 		place_release(&q->op->place);
 		return -ENOMEM;
 	}
+	if (!berth->vigil || strcmp(berth->key, key) != 0) {
+		vigil_end(berth->vigil);
+		berth->vigil = vigil_begin(q->b, q->id, key);
+	}
 	free(berth->key);
 	berth->key = key;
 	berth->port = q->found.port;

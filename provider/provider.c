@@ -72,6 +72,8 @@ static void begin(void *ctx)
 	b->error = workers_new(loop_ev(b->p->loop), WORKERS, &b->p->workers);
 	if (b->error < 0)
 		return;
+	b->p->backend->ended = check_on_ended;
+	b->p->backend->ended_ctx = b->p;
 	hold_start(b->p);
 	janitor_start(b->p);
 }

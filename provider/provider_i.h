@@ -274,6 +274,9 @@ void chore_register(struct tenant *t);
 
 /* ---- the flights ---- */
 
+/* check.c: the backend says so; ctx is the provider. */
+void check_on_ended(void *ctx, const char *id);
+
 void check_begin(struct tenant *t);   /* active and suspect */
 void reclaim_begin(struct tenant *t); /* warm and wanted */
 void start_begin(struct tenant *t);   /* cold or failed, and wanted */

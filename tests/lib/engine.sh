@@ -6,6 +6,7 @@
 #	engine.sh run COMMAND…   runs COMMAND beside it, and removes everything at the end
 #	engine.sh start|stop     the API's server, for COMMAND: containers run on without it
 #	engine.sh podman ARGS…   the client, for COMMAND
+#	engine.sh layout DIR     an image that it does not have, for tests/lib/registry.py
 #
 # COMMAND runs in namespaces of its own (network, mounts, processes), so that its ports are free,
 # nobody else sees its containers, and none outlives it. It gets
@@ -39,6 +40,7 @@ podman_() {
 exec_podman() {
 	exec env "CONTAINERS_CONF=$ENGINE_DIR/containers.conf" \
 		"CONTAINERS_STORAGE_CONF=$ENGINE_DIR/storage.conf" \
+		"CONTAINERS_REGISTRIES_CONF=$ENGINE_DIR/registries.conf" \
 		podman --tmpdir "$ENGINE_DIR/tmp" "$@"
 }
 
@@ -55,6 +57,12 @@ configure() {
 		network_backend = "netavark"
 		network_config_dir = "$ENGINE_DIR/networks"
 	END
+	# for a registry of the test's own
+	cat >"$ENGINE_DIR/registries.conf" <<-END
+		[[registry]]
+		location = "127.0.0.1:5000"
+		insecure = true
+	END
 	cat >"$ENGINE_DIR/storage.conf" <<-END
 		[storage]
 		driver = "$1"
@@ -69,8 +77,9 @@ answers() {
 
 start() {
 	rm -f "$ENGINE_DIR/sock"
-	exec_podman --log-level info system service --time 0 "unix://$ENGINE_DIR/sock" </dev/null \
-		>>"$ENGINE_DIR/log" 2>&1 3>&- &
+	# Where the caller stands may be a mount that goes.
+	(cd / && exec_podman --log-level info system service --time 0 "unix://$ENGINE_DIR/sock") \
+		</dev/null >>"$ENGINE_DIR/log" 2>&1 3>&- &
 	disown # its end is nobody's news
 	echo $! >"$ENGINE_DIR/pid"
 	for ((i = 0; i < 300; i++)); do
@@ -119,10 +128,25 @@ rootfs() {
 
 image() {
 	rootfs "$ENGINE_DIR/rootfs"
+	import "$ENGINE_IMAGE"
+	rm -rf "$ENGINE_DIR/rootfs"
+}
+
+# import NAME: from what is in $ENGINE_DIR/rootfs.
+import() {
 	tar -C "$ENGINE_DIR/rootfs" -cf - . | podman_ import -q \
 		-c 'CMD ["/opt/threadfs-sandboxd","--data","/mnt/user-data","--isolation","none","--listen","0.0.0.0:8080"]' \
-		- "$ENGINE_IMAGE"
+		- "$1"
+}
+
+# layout DIR: another image, which the engine does not have, as an OCI layout.
+layout() {
+	rootfs "$ENGINE_DIR/rootfs"
+	head -c 8M /dev/urandom >"$ENGINE_DIR/rootfs/ballast"
+	import localhost/another:1
 	rm -rf "$ENGINE_DIR/rootfs"
+	podman_ save -q --format oci-dir -o "$1" localhost/another:1
+	podman_ rmi -f localhost/another:1
 }
 
 # ---- its place ----
@@ -178,12 +202,15 @@ inside)
 start | stop)
 	"$1"
 	;;
+layout)
+	layout "$2" >/dev/null
+	;;
 podman)
 	shift
 	podman_ "$@"
 	;;
 *)
-	echo "usage: engine.sh run COMMAND… | start | stop | podman ARGS…" >&2
+	echo "usage: engine.sh run COMMAND… | start | stop | podman ARGS… | layout DIR" >&2
 	exit 2
 	;;
 esac
