@@ -42,6 +42,8 @@ test_packages=(libcmocka-dev bats curl jq openssl python3 python3-yaml procps ut
 	rsync git vim sqlite3 nodejs less make perl
 	fish zsh systemd podman runc netavark iptables
 	redis-tools) # which has the server as well, without starting one
+# Others than Debian package it as well, under the same path.
+command -v kubectl >/dev/null || test_packages+=(kubernetes-client)
 
 # end_sandboxes DIR: ends what still runs of the embedded sandboxes whose runtime
 # directories are somewhere in DIR. They outlive a program that was killed.

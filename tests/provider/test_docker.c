@@ -5,11 +5,9 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "ask.h"
@@ -18,6 +16,7 @@
 #include "engine.h"
 #include "fixture.h"
 #include "ident.h"
+#include "rig.h"
 #include "scratch.h"
 
 #define PREFIX "tfs"
@@ -160,27 +159,6 @@ static void forget(struct backend *b)
 	loop_run(loop, forget_on_loop, b);
 }
 
-static void begin_log(int *saved, int *log)
-{
-	*log = memfd_create("log", MFD_CLOEXEC);
-	*saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	assert_true(*log >= 0 && *saved >= 0);
-	assert_int_equal(dup2(*log, STDERR_FILENO), STDERR_FILENO);
-}
-
-static char *end_log(int saved, int log)
-{
-	off_t size = lseek(log, 0, SEEK_END);
-	char *text = calloc(1, (size_t)size + 1);
-
-	dup2(saved, STDERR_FILENO);
-	close(saved);
-	assert_non_null(text);
-	assert_int_equal(pread(log, text, (size_t)size, 0), size);
-	close(log);
-	return text;
-}
-
 /* ---- create ---- */
 
 static void has(const char *text, const char *words)
@@ -220,17 +198,17 @@ static void test_create(void **state UNUSED)
 	cJSON *root CLEANUP_JSON = NULL;
 	char *url CLEANUP_FREE = NULL, *printed CLEANUP_FREE = NULL, *log CLEANUP_FREE = NULL;
 	char path[SCRATCH_MAX + 64];
-	int saved, fd;
+	struct rig rig = { 0 }; /* only for its log */
 
 	setenv("TEST_DOCKER_SECRET", "hush-hush", 1);
 	c.mounts = &extra;
 	c.nmounts = 1;
 	c.environment = env;
 	c.nenvironment = ARRAY_SIZE(env);
-	begin_log(&saved, &fd);
+	rig_begin_log(&rig);
 	b = make(&c);
 	url = place(b, ASK_CREATE);
-	log = end_log(saved, fd);
+	log = rig_end_log(&rig);
 	assert_string_equal(url, "http://127.0.0.1:8080");
 	has(log, "bound to 127.0.0.1: sandboxes are reached by loopback");
 	has(log, "PLAIN SECRET");
