@@ -230,8 +230,9 @@ static bool take_field(struct wire *w, char *line)
 {
 	char *colon = strchr(line, ':'), *end;
 
+	/* A line's end without its other half: others might see two lines where we see one. */
 	if (!colon || colon == line || strcspn(line, " \t") < (size_t)(colon - line) ||
-	    w->count == FIELDS_MAX)
+	    strpbrk(line, "\r\n") || w->count == FIELDS_MAX)
 		return false;
 	*colon++ = '\0';
 	colon += strspn(colon, " \t");
