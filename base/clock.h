@@ -17,6 +17,15 @@ static inline int64_t clock_ms(void)
 	return clock_ns() / 1000000;
 }
 
+/* For how long something took. */
+static inline int64_t clock_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
 /* Wall time in seconds, with the fraction. */
 static inline double clock_wall(void)
 {

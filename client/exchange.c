@@ -11,7 +11,10 @@
 #include <strings.h>
 #include <utlist.h>
 
+#include "clock.h"
 #include "exchange_i.h"
+#include "log.h"
+#include "traffic.h"
 #include "url.h"
 #include "wire.h"
 
@@ -74,8 +77,28 @@ static void stop_step(struct step *s)
 	exchange_stop(CONTAINER_OF(s, struct exchange, step));
 }
 
+static void count(const struct exchange *x, int err)
+{
+	struct traffic *t = loop_traffic(x->op->sb->loop);
+	enum traffic_kind kind = traffic_kind_of(x->target ?: "");
+	int64_t us = clock_us() - x->since_us;
+
+	histogram_add(&t->times[kind], us);
+	if (err < 0 || x->status >= 500)
+		t->failed[kind]++;
+	/* Neither headers nor bodies: keys are in the ones, anything in the others. */
+	if (err < 0)
+		log_topic(LOG_HTTP, "%s: %s %s: %s%s%s after %.1f ms", x->op->sb->label, x->method,
+			  x->target ?: "", strerrordesc_np(-err) ?: "error", x->why[0] ? ": " : "",
+			  x->why, (double)us / 1e3);
+	else
+		log_topic(LOG_HTTP, "%s: %s %s: %d after %.1f ms", x->op->sb->label, x->method,
+			  x->target, x->status, (double)us / 1e3);
+}
+
 static void finish(struct exchange *x, int err)
 {
+	count(x, err);
 	exchange_stop(x);
 	x->op->held = false;
 	if (x->op->current == &x->step)
@@ -465,6 +488,7 @@ void exchange_start(struct exchange *x)
 	if (!x->op->current)
 		op_wait(x->op, &x->step);
 	x->answer = BUF_INIT(x->answer_max);
+	x->since_us = clock_us();
 	if (!x->target || x->body.error) {
 		exchange_decide(x, -ENOMEM, "out of memory");
 		wait_for(x, on_pause_over, 0);

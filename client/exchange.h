@@ -98,6 +98,7 @@ struct exchange {
 	size_t header_bytes;             /* of the answer */
 	curl_off_t uploaded;
 	unsigned tries;
+	int64_t since_us; /* when it was started */
 	bool queued, running, paused;
 	bool is_set;                  /* easy has all that does not change */
 	bool whole_head;              /* the empty line at its end has come */

@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "lock.h"
+#include "traffic.h"
 
 enum {
 	JOBS_AT_ONCE = 256,
@@ -27,6 +28,7 @@ struct loop {
 	bool busy;          /* something has happened; loop thread only */
 	bool ended;         /* loop thread only */
 	pthread_t thread;
+	struct traffic traffic; /* loop thread only */
 
 	struct lock lock;
 	struct job *jobs; /* guarded by lock */
@@ -274,6 +276,11 @@ void loop_run(struct loop *l, void (*fn)(void *ctx), void *ctx)
 bool loop_is_current(const struct loop *l)
 {
 	return pthread_equal(pthread_self(), l->thread);
+}
+
+struct traffic *loop_traffic(struct loop *l)
+{
+	return &l->traffic;
 }
 
 struct ev_loop *loop_ev(struct loop *l)

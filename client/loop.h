@@ -9,6 +9,7 @@
 #include "util.h"
 
 struct loop;
+struct traffic;
 
 /* Something to do on the loop; its memory is the caller's until it has run. */
 struct job {
@@ -31,5 +32,6 @@ void loop_run(struct loop *l, void (*fn)(void *ctx), void *ctx);
 
 /* Whether this is the loop's own thread. */
 bool loop_is_current(const struct loop *l);
-/* Loop thread only. */
+/* Loop thread only, both. */
 struct ev_loop *loop_ev(struct loop *l);
+struct traffic *loop_traffic(struct loop *l);

@@ -147,11 +147,12 @@ static int run(const struct options *o, int tell, int log_fd)
 	signal(SIGPIPE, SIG_IGN);
 	signals = signalfd(-1, &set, SFD_CLOEXEC);
 	log_set_name("threadfs");
-	log_set_level(o->debug ? LOG_DEBUG : LOG_INFO);
 	umask(0077);
 	privilege_drop();
 	if (tell >= 0) /* before anything is logged: what goes wrong now is told in one line */
 		take_stdio(log_fd);
+	log_set_topics(o->debug);
+	log_look_at_stream();
 	r = mount_start(o, &m, &why);
 	if (r < 0) {
 		privilege_end();

@@ -12,6 +12,7 @@
 
 #include "entry.h"
 #include "jobs.h"
+#include "log.h"
 #include "ops.h"
 #include "thread.h"
 
@@ -198,6 +199,14 @@ static void ctl_close(struct ctl_open *o)
 	ctl_open_free(o);
 }
 
+/* How long what was written is, not what: commands hold anything. */
+static void tell_log(const struct ctl_open *o, const char *what, size_t len)
+{
+	log_topic(LOG_CTL, "thread %s: sandbox %s: %s %s (%zu bytes)",
+		  o->thread ? o->thread->id : "-", o->thread ? tenant_id(o->thread->tenant) : "-",
+		  what, o->file->name, len);
+}
+
 void ctl_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 {
 	struct ctl_open *o = calloc(1, sizeof(*o));
@@ -214,6 +223,7 @@ void ctl_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 	o->thread = n->thread ? thread_ref(n->thread) : NULL;
 	o->job = n->job;
 	o->flags = fi->flags;
+	tell_log(o, "opened", 0);
 	r = begin(o); /* before this request counts as one that waits */
 	parked_init(&p, n->fs, req, NULL);
 	if (r < 0) {
@@ -246,6 +256,7 @@ void ctl_op_read(fuse_req_t req, struct ctl_open *o, size_t size, uint64_t offse
 
 void ctl_op_write(fuse_req_t req, struct ctl_open *o, const char *bytes, size_t len)
 {
+	tell_log(o, "written", len);
 	o->file->write(o, req, bytes, len);
 }
 

@@ -7,6 +7,7 @@
 #include <ev.h>
 #include <fuse_lowlevel.h>
 
+#include "asked.h"
 #include "options.h"
 #include "provider.h"
 
@@ -69,5 +70,6 @@ struct fs {
 	int64_t started_ms;
 	double started_wall;
 	struct fs_totals totals;
+	struct asked asked;
 	bool ending; /* no new requests */
 };

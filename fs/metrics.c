@@ -8,6 +8,7 @@
 #include "snapshot.h"
 #include "status_text.h"
 #include "thread.h"
+#include "traffic.h"
 
 static void print_mount(const struct snapshot *s, struct buf *to)
 {
@@ -95,6 +96,67 @@ static void print_room(const struct snapshot *s, struct buf *to)
 	       (double)s->pending_bytes);
 }
 
+/* ---- how long it took, and what was known ---- */
+
+/* What never happened is left out: it would be most of the text. */
+static void print_request_times(const struct fs *fs, struct buf *to)
+{
+	static const char name[] = "threadfs_request_duration_seconds";
+
+	metric_begin(to, name, METRIC_HISTOGRAM,
+		     "How long the kernel waited for an answer; commands and uploads included.");
+	for (unsigned c = 0; c < ASKED_CLASSES; c++) {
+		for (unsigned k = 0; k < ASKED_KINDS; k++) {
+			const struct histogram *h = &fs->asked.times[c][k];
+
+			if (h->count > 0)
+				metric_histogram(to, name, h,
+						 (const char *const[]){ "operation", asked_name(k),
+									"class",
+									asked_class_name(c) });
+		}
+	}
+}
+
+static void print_sandbox_times(struct fs *fs, struct buf *to)
+{
+	static const char name[] = "threadfs_sandbox_request_duration_seconds";
+	static const char failures[] = "threadfs_sandbox_request_failures_total";
+	const struct traffic *t = loop_traffic(fs->loop);
+
+	metric_begin(to, name, METRIC_HISTOGRAM,
+		     "How long HTTP requests took, by what was asked for; waits for places and "
+		     "readers included.");
+	for (unsigned k = 0; k < TRAFFIC_KINDS; k++)
+		if (t->times[k].count > 0)
+			metric_histogram(to, name, &t->times[k],
+					 (const char *const[]){ "request", traffic_name(k),
+								"backend", fs->backend ?: "" });
+	metric_begin(to, failures, METRIC_COUNTER,
+		     "Of these, without an answer, or with one of status 500 and above.");
+	for (unsigned k = 0; k < TRAFFIC_KINDS; k++)
+		metric_value(to, failures, (double)t->failed[k], "request", traffic_name(k), NULL);
+}
+
+static void print_cache_use(const struct fs *fs, struct buf *to)
+{
+	static const char hits[] = "threadfs_cache_hits_total";
+	static const char misses[] = "threadfs_cache_misses_total";
+
+	metric_begin(to, hits, METRIC_COUNTER,
+		     "Requests about files of sandboxes that were answered at once, from what is "
+		     "known.");
+	for (unsigned k = 0; k < ASKED_KINDS; k++)
+		if (asked_is_cacheable(k))
+			metric_value(to, hits, (double)fs->asked.hits[k], "operation",
+				     asked_name(k), NULL);
+	metric_begin(to, misses, METRIC_COUNTER, "Those that had to wait for the sandbox.");
+	for (unsigned k = 0; k < ASKED_KINDS; k++)
+		if (asked_is_cacheable(k))
+			metric_value(to, misses, (double)fs->asked.misses[k], "operation",
+				     asked_name(k), NULL);
+}
+
 /* ---- per thread ---- */
 
 static double leases_of(const struct thread_view *v)
@@ -161,5 +223,8 @@ void metrics_print(const struct snapshot *s, struct buf *to)
 	print_mount(s, to);
 	print_totals(s->fs, to);
 	print_room(s, to);
+	print_request_times(s->fs, to);
+	print_sandbox_times(s->fs, to);
+	print_cache_use(s->fs, to);
 	print_threads(s, to);
 }

@@ -254,6 +254,31 @@ static int set_option(struct options *o, const char *name, const char *value, st
 	return r;
 }
 
+/*
+ * "debug=http,lease": what follows is no option, it is another topic. None of our options
+ * is called like one.
+ */
+static bool is_more_topics(const struct setting *before, const char *name)
+{
+	if (!before || before->kind != SETTING_TOPICS)
+		return false;
+	for (size_t i = 0; before->words[i]; i++)
+		if (strcmp(before->words[i], name) == 0)
+			return true;
+	return strcmp(name, "all") == 0;
+}
+
+static int add_topics(struct options *o, const struct setting *s, const char *name)
+{
+	struct buf both CLEANUP_BUF = BUF_INIT(0);
+	struct buf why CLEANUP_BUF = BUF_INIT(0);
+
+	if (setting_show(o, s, &both))
+		buf_putc(&both, ':');
+	buf_puts(&both, name);
+	return both.error ?: setting_set(o, s, both.data, &why);
+}
+
 /* Cuts the next option off *text, in place: up to a comma without a backslash. */
 static char *next_option(char **text)
 {
@@ -272,6 +297,7 @@ static char *next_option(char **text)
 int options_parse(struct options *o, const char *text, struct buf *why)
 {
 	char *copy CLEANUP_FREE = strdup(text);
+	const struct setting *before = NULL;
 	char *rest = copy;
 	int r = 0;
 
@@ -283,8 +309,13 @@ int options_parse(struct options *o, const char *text, struct buf *why)
 
 		if (equals)
 			*equals = '\0';
+		if (!equals && is_more_topics(before, name)) {
+			r = add_topics(o, before, name);
+			continue;
+		}
 		if (*name || equals)
 			r = set_option(o, name, equals ? equals + 1 : NULL, why);
+		before = setting_find(name);
 	}
 	return r;
 }

@@ -14,13 +14,6 @@
 
 enum source_kind { SOURCE_EMBEDDED, SOURCE_URL, SOURCE_DOCKER, SOURCE_PROVISIONER };
 enum symlinks { SYMLINKS_CONTAIN, SYMLINKS_DENY, SYMLINKS_RAW };
-enum debug_topic {
-	DEBUG_FUSE = 1,
-	DEBUG_HTTP = 2,
-	DEBUG_LEASE = 4,
-	DEBUG_FILE = 8,
-	DEBUG_CTL = 16
-};
 
 struct options {
 	enum source_kind source;
@@ -57,7 +50,7 @@ struct options {
 	char *image, *prefix; /* of containers; NULL: deer-flow's */
 	unsigned port;        /* the first that is tried for one */
 
-	unsigned debug; /* of enum debug_topic */
+	unsigned debug; /* of enum log_topics */
 	char *log;      /* NULL: none */
 
 	/* not in the table */

@@ -5,8 +5,13 @@
 #include "parked.h"
 
 #include <errno.h>
+#include <string.h>
 
+#include "clock.h"
+#include "log.h"
+#include "node.h"
 #include "remote.h"
+#include "thread.h"
 
 static void tell(struct job *job)
 {
@@ -33,7 +38,16 @@ static void on_interrupt(fuse_req_t req, void *data)
 void parked_init(struct parked *p, struct fs *fs, fuse_req_t req,
 		 void (*interrupted)(struct parked *p))
 {
-	*p = (struct parked){ .req = req, .fs = fs, .interrupted = interrupted };
+	*p = (struct parked){
+		.req = req,
+		.fs = fs,
+		.interrupted = interrupted,
+		.since_us = clock_us(),
+		.serial = fs->asked.serial,
+		.kind = fs->asked.kind,
+		.class = fs->asked.class,
+		.ino = fs->asked.ino,
+	};
 	p->job.run = tell;
 	fs->totals.requests++;
 	fs->totals.parked++;
@@ -41,19 +55,53 @@ void parked_init(struct parked *p, struct fs *fs, fuse_req_t req,
 		fuse_req_interrupt_func(req, on_interrupt, p);
 }
 
-/* To be called before the answer: libfuse frees the request with it. */
-static fuse_req_t answered(struct parked *p)
+static void tell_log(const struct parked *p, int err, int64_t us)
 {
+	const struct node *n = node_by_ino(p->fs, p->ino);
+	const struct thread *t = n ? n->thread : NULL;
+
+	log_topic(LOG_FUSE, "thread %s: sandbox %s: %s of inode %llu: %s after %.1f ms",
+		  t ? t->id : "-", t ? tenant_id(t->tenant) : "-", asked_name(p->kind),
+		  (unsigned long long)p->ino, err ? strerrorname_np(err) ?: "error" : "done",
+		  (double)us / 1e3);
+}
+
+static void count(const struct parked *p, int err)
+{
+	struct asked *a = &p->fs->asked;
+	int64_t us = clock_us() - p->since_us;
+
+	histogram_add(&a->times[p->class][p->kind], us);
+	if (p->class == ASKED_SANDBOX && asked_is_cacheable(p->kind)) {
+		if (a->handling && a->serial == p->serial)
+			a->hits[p->kind]++;
+		else
+			a->misses[p->kind]++;
+	}
+	if (log_topics_on & LOG_FUSE)
+		tell_log(p, err, us);
+}
+
+/* To be called before the answer: libfuse frees the request with it. err: positive, or 0. */
+static fuse_req_t answered_with(struct parked *p, int err)
+{
+	count(p, err);
 	loop_withdraw(p->fs->loop, &p->job);
 	p->fs->totals.parked--;
 	return STEAL(p->req);
+}
+
+static fuse_req_t answered(struct parked *p)
+{
+	return answered_with(p, 0);
 }
 
 void parked_err(struct parked *p, int err)
 {
 	if (err < 0)
 		p->fs->totals.errors++;
-	fuse_reply_err(answered(p), err < 0 ? remote_errno(err) : 0);
+	err = err < 0 ? remote_errno(err) : 0;
+	fuse_reply_err(answered_with(p, err), err);
 }
 
 void parked_none(struct parked *p)

@@ -14,7 +14,13 @@ struct parked {
 	/* The caller does not want to wait any more: end it soon, with -EINTR. Never
 	 * called from inside parked_init(), nor once it is answered. */
 	void (*interrupted)(struct parked *p);
-	struct job job; /* private */
+	/* private */
+	struct job job;
+	int64_t since_us;
+	uint64_t serial; /* of fs->asked, and what was in it */
+	enum asked_kind kind;
+	enum asked_class class;
+	fuse_ino_t ino;
 };
 
 /* For every request, also those answered at once (then interrupted may be NULL). */

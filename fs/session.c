@@ -76,7 +76,9 @@ static void on_readable(struct ev_loop *ev, ev_io *w, int revents)
 			end(fs);
 			return;
 		}
+		asked_begin(fs, &s->buf);
 		fuse_session_process_buf(fs->se, &s->buf);
+		asked_end(fs);
 		if (!s->begun) {
 			s->begun =
 				true; /* that was the first one, by which the kernel sets its own */
@@ -144,7 +146,10 @@ static void PRINTF_LIKE(2, 0) quiet(enum fuse_log_level level, const char *fmt, 
 
 	vsnprintf(line, sizeof(line), fmt, ap);
 	line[strcspn(line, "\n")] = '\0';
-	log_msg(level <= FUSE_LOG_ERR ? LOG_WARN : LOG_DEBUG, "%s", line);
+	if (level <= FUSE_LOG_ERR)
+		log_warn("%s", line);
+	else
+		log_topic(LOG_FUSE, "%s", line);
 }
 
 /* Which mount it is, without asking it. */

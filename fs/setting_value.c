@@ -296,7 +296,7 @@ static int set_topics(const struct setting *s, void *to, const char *value, stru
 	unsigned topics = 0;
 
 	for (const char *v = value;; v++) {
-		size_t len = strcspn(v, ":");
+		size_t len = strcspn(v, ":,");
 		int i = find_word(s, v, len);
 
 		if (i >= 0)

@@ -9,6 +9,7 @@
 #include "snapshot.h"
 #include "status_text.h"
 #include "thread.h"
+#include "traffic.h"
 
 static void put_time(struct jw *w, const char *key, double wall)
 {
@@ -126,6 +127,54 @@ void status_json_thread(const struct snapshot *s, const struct thread_view *v, s
 	buf_putc(to, '\n');
 }
 
+static void put_cache(struct jw *w, const struct fs *fs)
+{
+	jw_key(w, "cache");
+	jw_obj(w);
+	for (unsigned k = 0; k < ASKED_KINDS; k++) {
+		if (!asked_is_cacheable(k))
+			continue;
+		jw_key(w, asked_name(k));
+		jw_obj(w);
+		jw_kint(w, "hits", (int64_t)fs->asked.hits[k]);
+		jw_kint(w, "misses", (int64_t)fs->asked.misses[k]);
+		jw_obj_end(w);
+	}
+	jw_obj_end(w);
+}
+
+static void put_histogram(struct jw *w, const char *key, const struct histogram *h)
+{
+	jw_key(w, key);
+	jw_arr(w);
+	for (size_t i = 0; i <= HISTOGRAM_BOUNDS; i++)
+		jw_int(w, (int64_t)h->counts[i]);
+	jw_arr_end(w);
+}
+
+/* Each bucket for itself, so that a program can subtract what was before. */
+static void put_latency(struct jw *w, const struct fs *fs)
+{
+	const struct traffic *t = loop_traffic(fs->loop);
+	struct histogram requests = { 0 }, sandbox = { 0 };
+
+	for (unsigned k = 0; k < ASKED_KINDS; k++)
+		histogram_merge(&requests, &fs->asked.times[ASKED_SANDBOX][k]);
+	for (unsigned k = 0; k < TRAFFIC_KINDS; k++)
+		if (k != TRAFFIC_WATCH) /* which waits, that is its job */
+			histogram_merge(&sandbox, &t->times[k]);
+	jw_key(w, "latency");
+	jw_obj(w);
+	jw_key(w, "bounds_s");
+	jw_arr(w);
+	for (size_t i = 0; i < HISTOGRAM_BOUNDS; i++)
+		jw_num(w, histogram_bounds[i]);
+	jw_arr_end(w);
+	put_histogram(w, "requests", &requests);
+	put_histogram(w, "sandbox", &sandbox);
+	jw_obj_end(w);
+}
+
 static void put_totals(struct jw *w, const struct snapshot *s)
 {
 	const struct fs *fs = s->fs;
@@ -160,6 +209,8 @@ static void put_totals(struct jw *w, const struct snapshot *s)
 	jw_kint(w, "cache_size", (int64_t)fs->opt->cache_size);
 	jw_kint(w, "memory_used", (int64_t)fs->memory_used);
 	jw_kint(w, "memory", (int64_t)fs->opt->memory);
+	put_cache(w, fs);
+	put_latency(w, fs);
 	jw_obj_end(w);
 }
 

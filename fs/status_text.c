@@ -163,8 +163,9 @@ int table_print(const struct table *t, struct buf *to)
 
 void metric_begin(struct buf *to, const char *name, enum metric_type type, const char *help)
 {
-	buf_printf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name,
-		   type == METRIC_COUNTER ? "counter" : "gauge");
+	static const char *const types[] = { "counter", "gauge", "histogram" };
+
+	buf_printf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, types[type]);
 }
 
 /* The format knows three escapes and wants UTF-8. */
@@ -222,4 +223,26 @@ void metric(struct buf *to, const char *name, enum metric_type type, const char 
 {
 	metric_begin(to, name, type, help);
 	metric_value(to, name, value, NULL);
+}
+
+void metric_histogram(struct buf *to, const char *name, const struct histogram *h,
+		      const char *const labels[4])
+{
+	char series[128], bound[32];
+	uint64_t below = 0;
+
+	snprintf(series, sizeof(series), "%s_bucket", name);
+	for (size_t i = 0; i <= HISTOGRAM_BOUNDS; i++) {
+		below += h->counts[i];
+		snprintf(bound, sizeof(bound), "%g",
+			 i < HISTOGRAM_BOUNDS ? histogram_bounds[i] : 0);
+		metric_value(to, series, (double)below, labels[0], labels[1], "le",
+			     i < HISTOGRAM_BOUNDS ? bound : "+Inf", labels[2], labels[3], NULL);
+	}
+	snprintf(series, sizeof(series), "%s_sum", name);
+	metric_value(to, series, (double)h->sum_us / 1e6, labels[0], labels[1], labels[2],
+		     labels[3], NULL);
+	snprintf(series, sizeof(series), "%s_count", name);
+	metric_value(to, series, (double)h->count, labels[0], labels[1], labels[2], labels[3],
+		     NULL);
 }

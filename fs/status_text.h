@@ -5,6 +5,7 @@
 #pragma once
 
 #include "buf.h"
+#include "histogram.h"
 
 /*
  * What a sandbox said, for a terminal: control characters, what is not UTF-8,
@@ -46,11 +47,14 @@ int table_print(const struct table *t, struct buf *to) MUST_CHECK;
 
 /* ---- metrics, in Prometheus' text format ---- */
 
-enum metric_type { METRIC_COUNTER, METRIC_GAUGE };
+enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 /* Before the values of a metric, once. help: one line. */
 void metric_begin(struct buf *to, const char *name, enum metric_type type, const char *help);
 /* One value; labels are pairs of name and value, NULL at the end; values may be any text. */
 void metric_value(struct buf *to, const char *name, double value, ...) __attribute__((sentinel));
+/* A histogram in seconds, with two labels. */
+void metric_histogram(struct buf *to, const char *name, const struct histogram *h,
+		      const char *const labels[4]);
 /* Both, for what has but one value. */
 void metric(struct buf *to, const char *name, enum metric_type type, const char *help,
 	    double value);

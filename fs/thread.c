@@ -238,8 +238,8 @@ static bool may_log(struct thread *t)
 void thread_failed(struct thread *t, const char *what, int err, const char *message)
 {
 	if (err != t->last_error && may_log(t))
-		log_warn("thread %s: %s: %s%s%s", t->id, what, strerrordesc_np(-err) ?: "error",
-			 message ? ": " : "", message ?: "");
+		log_warn("thread %s: sandbox %s: %s: %s%s%s", t->id, tenant_id(t->tenant), what,
+			 strerrordesc_np(-err) ?: "error", message ? ": " : "", message ?: "");
 	free(t->last_message);
 	t->last_message = NULL;
 	if (asprintf(&t->last_message, "%s: %s", what, message ?: strerrordesc_np(-err) ?: "") < 0)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "answer.h"
 #include "clock.h"
 #include "entry.h"
 #include "ident.h"
@@ -200,7 +201,7 @@ static struct quest *quest_new(fuse_req_t req, struct node *dir, const char *nam
 
 	if (r < 0) {
 		free(q);
-		fuse_reply_err(req, -r);
+		answer_err(dir->fs, req, r);
 		return NULL;
 	}
 	q->fs = dir->fs;
@@ -246,7 +247,8 @@ static void furnished(struct remote *r, int err)
 	struct quest *q = CONTAINER_OF(r, struct quest, remote);
 
 	if (err < 0 && err != -EEXIST) /* as others made it, so it is */
-		log_debug("%s: no directory %s: %s", q->thread->id, thread_dirs[q->made],
+		log_topic(LOG_FILE, "thread %s: sandbox %s: no directory %s: %s", q->thread->id,
+			  tenant_id(q->thread->tenant), thread_dirs[q->made],
 			  strerrordesc_np(-err));
 	q->made++;
 	furnish(q);
@@ -349,7 +351,7 @@ void threads_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 	struct quest *q;
 
 	if (!ident_is_thread(name)) {
-		fuse_reply_err(req, ENOENT);
+		answer_err(dir->fs, req, -ENOENT);
 		return;
 	}
 	t = thread_find(dir->fs, name);
@@ -371,11 +373,11 @@ void threads_op_mkdir(fuse_req_t req, struct node *dir, const char *name)
 	struct quest *q;
 
 	if (!ident_is_thread(name)) {
-		fuse_reply_err(req, EINVAL);
+		answer_err(dir->fs, req, -EINVAL);
 		return;
 	}
 	if (t && t->known) {
-		fuse_reply_err(req, EEXIST);
+		answer_err(dir->fs, req, -EEXIST);
 		return;
 	}
 	q = quest_new(req, dir, name);
@@ -459,11 +461,11 @@ void threads_op_rmdir(fuse_req_t req, struct node *dir, const char *name)
 	struct quest *q;
 
 	if (!t || !t->known) {
-		fuse_reply_err(req, ENOENT);
+		answer_err(dir->fs, req, -ENOENT);
 		return;
 	}
 	if (t->open_files > 0 || t->commands > 0) {
-		fuse_reply_err(req, EBUSY);
+		answer_err(dir->fs, req, -EBUSY);
 		return;
 	}
 	q = quest_new(req, dir, name);

@@ -5,6 +5,7 @@
 #include <utlist.h>
 
 #include "clock.h"
+#include "log.h"
 #include "node.h"
 #include "status_text.h"
 #include "thread.h"
@@ -15,6 +16,17 @@ void transfer_begin(struct transfer *x, struct thread *t, struct node *n, bool u
 		.thread = t, .node = n, .up = up, .total = total, .since_ms = clock_ms()
 	};
 	DL_APPEND(t->transfers, x);
+}
+
+static void tell_log(const struct transfer *x)
+{
+	const struct thread *t = x->thread;
+	char *path CLEANUP_FREE = NULL;
+
+	log_topic(LOG_FILE, "thread %s: sandbox %s: %s of %s: %" PRIu64 " bytes in %lld ms", t->id,
+		  tenant_id(t->tenant), x->up ? "upload" : "download",
+		  node_rel_path(x->node, &path) == 0 ? path : x->node->name, x->moved,
+		  (long long)(clock_ms() - x->since_ms));
 }
 
 void transfer_moved(struct transfer *x, size_t bytes)
@@ -29,6 +41,8 @@ void transfer_end(struct transfer *x)
 {
 	if (!x->thread)
 		return;
+	if (log_topics_on & LOG_FILE)
+		tell_log(x);
 	DL_DELETE(x->thread->transfers, x);
 	x->thread = NULL;
 }

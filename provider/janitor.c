@@ -102,7 +102,7 @@ static void consider(struct provider *p, const struct place *place)
 	struct tenant *t;
 
 	if (!place->user || !place->thread || tenant_get(p, place->user, place->thread, &t) < 0) {
-		log_debug("sandbox %s is nobody's that we know", place->id);
+		log_topic(LOG_LEASE, "sandbox %s is nobody's that we know", place->id);
 		return;
 	}
 	if (janitor_may_adopt(t, place->id))

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <utlist.h>
 
+#include "buf.h"
 #include "log.h"
 #include "provider_i.h"
 
@@ -18,6 +19,11 @@ static bool is_sound(const struct tenant *t)
 	return t->state == TENANT_ACTIVE && (!t->suspect || !t->provider->auto_restart);
 }
 
+static void tell_log(const struct tenant *t, const char *what) NEEDS(t->lock)
+{
+	log_topic(LOG_LEASE, "%s: sandbox %s: %s, %u lease(s)", t->key, t->id, what, t->leases);
+}
+
 int tenant_try_acquire(struct tenant *t)
 {
 	int64_t now = provider_now(t->provider);
@@ -26,6 +32,7 @@ int tenant_try_acquire(struct tenant *t)
 	lock(&t->lock);
 	if (is_sound(t)) {
 		t->leases++;
+		tell_log(t, "leased");
 		t->used_ms = now;
 		r = 0;
 	}
@@ -66,11 +73,13 @@ int tenant_release(struct tenant *t)
 		last = true;
 	else
 		t->leases--;
+	if (r == 0 && !last)
+		tell_log(t, "released");
 	unlock(&t->lock);
 	if (last)
 		r = release_last(t);
 	if (r < 0)
-		log_error("%s: released without a lease", t->key);
+		log_error("%s: sandbox %s: released without a lease", t->key, t->id);
 	return r;
 }
 
@@ -124,13 +133,15 @@ bool tenant_report(struct tenant *t, struct sandbox *sb, int error)
 int tenant_open_client(struct tenant *t, struct sandbox **ret, const char **ret_why)
 {
 	struct provider *p = t->provider;
+	struct buf label CLEANUP_BUF = BUF_INIT(0);
 
+	buf_printf(&label, "%s: sandbox %s", t->key, t->place.id ?: t->id);
 	return sandbox_new(p->loop,
 			   &(struct sandbox_config){
 				   .url = t->place.url,
 				   .socket = t->place.socket,
 				   .root = t->place.root,
-				   .label = t->key,
+				   .label = label.data,
 				   .bearer = p->bearer,
 				   .api_key = p->api_key,
 				   .cacert = p->cacert,

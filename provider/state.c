@@ -5,6 +5,7 @@
  */
 #include <utlist.h>
 
+#include "log.h"
 #include "provider_i.h"
 
 #define TO(s) (1u << TENANT_##s)
@@ -39,6 +40,8 @@ void tenant_move(struct provider *p, struct tenant *t, enum tenant_state to)
 	assert(tenant_edge_is_legal(t->state, to));
 	assert(to != TENANT_ACTIVE || t->leases > 0);
 	assert((to == TENANT_ACTIVE) == (t->sb != NULL));
+	log_topic(LOG_LEASE, "%s: sandbox %s: %s, then %s, with %u lease(s)", t->key, t->id,
+		  states[t->state].name, states[to].name, t->leases);
 	DL_DELETE(p->lists[t->state], t);
 	p->counts[t->state]--;
 	t->state = to;

@@ -20,14 +20,6 @@ enum {
 	DELAY_MAX_US = 20000,
 };
 
-static int64_t clock_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-}
-
 /* ---- how soon ---- */
 
 struct canceller {

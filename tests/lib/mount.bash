@@ -224,7 +224,7 @@ mount_log_clean() {
 
 	[ ! -d "$DATA/logs" ] || files+=("$DATA"/logs/*)
 	bad=$(grep -sE 'Sanitizer|runtime error|[Aa]ssertion' "${files[@]}"
-		grep -shE '^threadfs: error:' "$LOG" "$M.out" | grep -vE -- "$ERRORS_OK") || true
+		grep -shE '^([0-9TZ.:-]+ )?threadfs: error:' "$LOG" "$M.out" | grep -vE -- "$ERRORS_OK") || true
 	[ -n "$bad" ] || return 0
 	echo "suspicious lines in the log: $bad" >&2
 	return 1

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "buf.h"
+#include "histogram.h"
 #include "io.h"
 #include "json.h"
 #include "jsonw.h"
@@ -202,6 +203,31 @@ static void writer_escapes_everything(void **state)
 	assert_true(w.invalid_utf8);
 }
 
+static void histogram_counts_and_tells_quantiles(void **state)
+{
+	struct histogram h = { 0 }, sum = { 0 };
+	double half;
+
+	(void)state;
+	assert_true(histogram_quantile(&h, 0.5) < 0);
+	for (int i = 0; i < 99; i++)
+		histogram_add(&h, 2000); /* between 1 and 3 ms */
+	histogram_add(&h, 500 * 1000000LL);
+	assert_int_equal(h.count, 100);
+	assert_int_equal(h.counts[3], 99);
+	assert_int_equal(h.counts[HISTOGRAM_BOUNDS], 1);
+	assert_int_equal(h.sum_us, 99 * 2000 + 500000000LL);
+	half = histogram_quantile(&h, 0.5);
+	assert_true(half > 0.001 && half < 0.003);
+	assert_true(histogram_quantile(&h, 1) == histogram_bounds[HISTOGRAM_BOUNDS - 1]);
+	histogram_add(&h, 100); /* a bound belongs to what is below */
+	assert_int_equal(h.counts[0], 1);
+	histogram_merge(&sum, &h);
+	histogram_merge(&sum, &h);
+	assert_int_equal(sum.count, 202);
+	assert_int_equal(sum.counts[3], 198);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -215,6 +241,7 @@ int main(void)
 		cmocka_unit_test(json_refuses_too_many_values),
 		cmocka_unit_test(json_keeps_nul_in_strings),
 		cmocka_unit_test(writer_escapes_everything),
+		cmocka_unit_test(histogram_counts_and_tells_quantiles),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

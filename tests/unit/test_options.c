@@ -18,6 +18,7 @@
 #include "../lib/scratch.h"
 #include "home.h"
 #include "io.h"
+#include "log.h"
 #include "options.h"
 #include "secret.h"
 #include "settings.h"
@@ -183,13 +184,18 @@ static void test_every_option(void **state UNUSED)
 	assert_int_equal(o.memory, 300 * KIB);
 	give("isolation=none,net=host,debug=http:ctl,log=/l,dialect=1.9");
 	assert_true(o.no_isolation && o.net_host);
-	assert_int_equal(o.debug, DEBUG_HTTP | DEBUG_CTL);
+	assert_int_equal(o.debug, LOG_HTTP | LOG_CTL);
 	assert_string_equal(o.log, "/l");
 	assert_string_equal(o.dialect, "1.9");
 	give("debug=all");
-	assert_int_equal(o.debug, DEBUG_FUSE | DEBUG_HTTP | DEBUG_LEASE | DEBUG_FILE | DEBUG_CTL);
+	assert_int_equal(o.debug, LOG_FUSE | LOG_HTTP | LOG_LEASE | LOG_FILE | LOG_CTL);
+	give("debug=http,lease,ro");
+	assert_int_equal(o.debug, LOG_HTTP | LOG_LEASE);
+	assert_true(o.ro);
+	give("debug=http\\,ctl");
+	assert_int_equal(o.debug, LOG_HTTP | LOG_CTL);
 	give("debug=lease:all:file");
-	assert_int_equal(o.debug, DEBUG_FUSE | DEBUG_HTTP | DEBUG_LEASE | DEBUG_FILE | DEBUG_CTL);
+	assert_int_equal(o.debug, LOG_FUSE | LOG_HTTP | LOG_LEASE | LOG_FILE | LOG_CTL);
 	give("isolation=bwrap,net=none,ctl=hidden,symlinks=contain");
 	assert_false(o.no_isolation || o.net_host || o.ctl_visible);
 	assert_int_equal(o.symlinks, SYMLINKS_CONTAIN);
