@@ -21,6 +21,18 @@ int cmd_unmount(const char *mountpoint, bool lazy);
 /* Without a path: every mount of this user. */
 int cmd_status(const char *path, bool json);
 
+/* Shows a mount on the whole screen until the user quits; or, without a terminal, once. */
+int cmd_top(const char *path);
+
+/*
+ * For commands that look at one mount (cmd_status.c). The mount that path lies in, or for NULL
+ * the only one of this user; for the caller to free. NULL: there is none, or several; that
+ * has been said.
+ */
+char *cmd_find_mount(const char *path, const char *command);
+/* Says why a mount's control file cannot be read. Returns 1. */
+int cmd_explain(const char *point, int err);
+
 struct exec_args {
 	char **env;       /* NAME=VALUE…, NULL */
 	const char *dir;  /* of -d; NULL: none */

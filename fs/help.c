@@ -56,6 +56,19 @@ static const char status_page[] =
 	"example:\n"
 	"  threadfs status ~/agents\n";
 
+static const char top_page[] =
+	"usage: threadfs top [MOUNTPOINT]\n"
+	"\n"
+	"Shows a mount on the whole screen, anew every second: threads, sandboxes, leases,\n"
+	"transfers, how long requests take, what comes from the cache, errors. Without\n"
+	"MOUNTPOINT the only mount of yours. Without a terminal it prints one look.\n"
+	"\n"
+	"Keys: up and down choose a thread, r releases its sandbox, d destroys it (after\n"
+	"asking), s sorts, h helps, q quits.\n"
+	"\n"
+	"example:\n"
+	"  threadfs top ~/agents\n";
+
 static const char exec_page[] =
 	"usage: threadfs exec [-e NAME=VALUE]... [-d DIR] PATH -- COMMAND [ARGUMENT...]\n"
 	"\n"
@@ -77,28 +90,30 @@ static const char help_text[] = "usage: threadfs help [COMMAND]\n"
 				"example:\n"
 				"  threadfs help mount\n";
 
-static const char program_page[] = "usage: threadfs COMMAND [ARGUMENT...]\n"
-				   "\n"
-				   "Mounts the sandboxes of AI agents as directories.\n"
-				   "\n"
-				   "  mount [SOURCE] MOUNTPOINT     mount sandboxes\n"
-				   "  unmount MOUNTPOINT            unmount them\n"
-				   "  status [MOUNTPOINT]           show threads and sandboxes\n"
-				   "  exec PATH -- COMMAND...       run a command in a sandbox\n"
-				   "  help COMMAND                  explain a command\n"
-				   "  --version                     show the version\n"
-				   "\n"
-				   "example:\n"
-				   "  threadfs mount ~/agents\n"
-				   "  mkdir ~/agents/threads/demo\n"
-				   "  threadfs exec ~/agents/threads/demo -- uname -a\n"
-				   "  threadfs unmount ~/agents\n";
+static const char program_page[] =
+	"usage: threadfs COMMAND [ARGUMENT...]\n"
+	"\n"
+	"Mounts the sandboxes of AI agents as directories.\n"
+	"\n"
+	"  mount [SOURCE] MOUNTPOINT     mount sandboxes\n"
+	"  unmount MOUNTPOINT            unmount them\n"
+	"  status [MOUNTPOINT]           show threads and sandboxes\n"
+	"  top [MOUNTPOINT]              watch them on the whole screen\n"
+	"  exec PATH -- COMMAND...       run a command in a sandbox\n"
+	"  help COMMAND                  explain a command\n"
+	"  --version                     show the version\n"
+	"\n"
+	"example:\n"
+	"  threadfs mount ~/agents\n"
+	"  mkdir ~/agents/threads/demo\n"
+	"  threadfs exec ~/agents/threads/demo -- uname -a\n"
+	"  threadfs unmount ~/agents\n";
 
 static const struct {
 	const char *command, *text;
 } pages[] = {
 	{ "unmount", unmount_page }, /* first: it is nearest to "umount" */
-	{ "mount", mount_head },     { "status", status_page },
+	{ "mount", mount_head },     { "status", status_page }, { "top", top_page },
 	{ "exec", exec_page },       { "help", help_text },
 };
 

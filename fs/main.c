@@ -237,7 +237,7 @@ static int main_mount(int argc, char **argv)
 	return run_mount(argc, argv, mount_options);
 }
 
-/* ---- unmount, status ---- */
+/* ---- unmount, status, top ---- */
 
 static int main_unmount(int argc, char **argv)
 {
@@ -290,6 +290,24 @@ static int main_status(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	return cmd_status(argv[optind], json);
+}
+
+static int main_top(int argc, char **argv)
+{
+	static const struct option longs[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
+	int c;
+
+	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+		if (c == 'h')
+			return show_help("top");
+		wrong_option("top", c, argv[optind - 1]);
+		return EXIT_USAGE;
+	}
+	if (argc - optind > 1) {
+		wrong("top", "only one mountpoint at a time");
+		return EXIT_USAGE;
+	}
+	return cmd_top(argv[optind]);
 }
 
 /* ---- exec ---- */
@@ -386,7 +404,7 @@ int main(int argc, char **argv)
 		int (*run)(int argc, char **argv);
 	} commands[] = {
 		{ "mount", main_mount }, { "unmount", main_unmount }, { "status", main_status },
-		{ "exec", main_exec },   { "help", main_help },
+		{ "top", main_top },     { "exec", main_exec },       { "help", main_help },
 	};
 
 	opterr = 0;

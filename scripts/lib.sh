@@ -34,12 +34,12 @@ need_packages() {
 # shellcheck disable=SC2034 # for the scripts that source this
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
 	libcurl4-openssl-dev libssl-dev libpcre2-dev libev-dev libfuse3-dev libyaml-dev libhiredis-dev
-	uthash-dev scdoc)
+	uthash-dev libncurses-dev scdoc)
 # shellcheck disable=SC2034
 run_packages=(bubblewrap bash fuse3)
 # shellcheck disable=SC2034
 test_packages=(libcmocka-dev bats curl jq openssl python3 python3-yaml procps util-linux iproute2 coreutils socat
-	rsync git vim sqlite3 nodejs less make perl
+	rsync git tmux vim sqlite3 nodejs less make perl
 	fish zsh systemd podman runc netavark iptables
 	redis-tools) # which has the server as well, without starting one
 # Others than Debian package it as well, under the same path.

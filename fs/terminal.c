@@ -1,0 +1,18 @@
+/* See terminal.h. */
+#include "terminal.h"
+
+#include <curses.h>
+#include <term.h>
+
+bool terminal_is_screen(void)
+{
+	const char *move;
+	int err;
+
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+		return false;
+	if (setupterm(NULL, STDOUT_FILENO, &err) != OK)
+		return false;
+	move = tigetstr("cup");
+	return move && move != (char *)-1;
+}
