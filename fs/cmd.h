@@ -33,6 +33,15 @@ char *cmd_find_mount(const char *path, const char *command);
 /* Says why a mount's control file cannot be read. Returns 1. */
 int cmd_explain(const char *point, int err);
 
+struct cp_args {
+	char *const *from;
+	size_t count; /* at least one */
+	const char *to;
+	bool recursive;
+};
+/* 130: interrupted. */
+int cmd_cp(const struct cp_args *a);
+
 struct exec_args {
 	char **env;       /* NAME=VALUE…, NULL */
 	const char *dir;  /* of -d; NULL: none */

@@ -69,6 +69,18 @@ static const char top_page[] =
 	"example:\n"
 	"  threadfs top ~/agents\n";
 
+static const char cp_page[] =
+	"usage: threadfs cp [-r] SRC... DST\n"
+	"\n"
+	"Copies files into sandboxes, out of them or between them, with a progress bar.\n"
+	"Both sides compute a checksum at the end, and a copy that differs is an error.\n"
+	"What was interrupted goes on when the same command is given again.\n"
+	"\n"
+	"  -r                    directories with all that is in them\n"
+	"\n"
+	"example:\n"
+	"  threadfs cp dataset.tar ~/agents/threads/demo/uploads/\n";
+
 static const char exec_page[] =
 	"usage: threadfs exec [-e NAME=VALUE]... [-d DIR] PATH -- COMMAND [ARGUMENT...]\n"
 	"\n"
@@ -99,6 +111,7 @@ static const char program_page[] =
 	"  unmount MOUNTPOINT            unmount them\n"
 	"  status [MOUNTPOINT]           show threads and sandboxes\n"
 	"  top [MOUNTPOINT]              watch them on the whole screen\n"
+	"  cp [-r] SRC... DST            copy large files, resumable\n"
 	"  exec PATH -- COMMAND...       run a command in a sandbox\n"
 	"  help COMMAND                  explain a command\n"
 	"  --version                     show the version\n"
@@ -114,7 +127,7 @@ static const struct {
 } pages[] = {
 	{ "unmount", unmount_page }, /* first: it is nearest to "umount" */
 	{ "mount", mount_head },     { "status", status_page }, { "top", top_page },
-	{ "exec", exec_page },       { "help", help_text },
+	{ "cp", cp_page },           { "exec", exec_page },     { "help", help_text },
 };
 
 bool help_page(const char *command, struct buf *to)

@@ -310,6 +310,33 @@ static int main_top(int argc, char **argv)
 	return cmd_top(argv[optind]);
 }
 
+/* ---- cp ---- */
+
+static int main_cp(int argc, char **argv)
+{
+	static const struct option longs[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
+	struct cp_args a = { 0 };
+	int c;
+
+	while ((c = getopt_long(argc, argv, ":rh", longs, NULL)) != -1) {
+		if (c == 'h')
+			return show_help("cp");
+		if (c != 'r') {
+			wrong_option("cp", c, argv[optind - 1]);
+			return EXIT_USAGE;
+		}
+		a.recursive = true;
+	}
+	if (argc - optind < 2) {
+		wrong("cp", argc == optind ? "what to copy is missing" : "where to is missing");
+		return EXIT_USAGE;
+	}
+	a.from = argv + optind;
+	a.count = (size_t)(argc - optind - 1);
+	a.to = argv[argc - 1];
+	return cmd_cp(&a);
+}
+
 /* ---- exec ---- */
 
 static bool is_assignment(const char *text)
@@ -404,7 +431,8 @@ int main(int argc, char **argv)
 		int (*run)(int argc, char **argv);
 	} commands[] = {
 		{ "mount", main_mount }, { "unmount", main_unmount }, { "status", main_status },
-		{ "top", main_top },     { "exec", main_exec },       { "help", main_help },
+		{ "top", main_top },     { "cp", main_cp },           { "exec", main_exec },
+		{ "help", main_help },
 	};
 
 	opterr = 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "answer.h"
+#include "bystander.h"
 #include "clock.h"
 #include "entry.h"
 #include "ident.h"
@@ -339,6 +340,10 @@ static void quest_listed(void *ctx, int err, char **names, size_t count)
 	}
 	if (err < 0 || q->listed) {
 		quest_end(q, err < 0 ? err : q->makes ? -EEXIST : 0);
+		return;
+	}
+	if (!q->makes && bystander_asks_for(q->thread->id)) {
+		quest_end(q, -ENOENT);
 		return;
 	}
 	begin_errand(q, q->fs->opt->timeout_ms, found);

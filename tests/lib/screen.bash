@@ -15,7 +15,7 @@ screen_start() {
 	shift 2
 	printf -v words '%q ' "$@"
 	env -u TMUX LC_ALL=C.UTF-8 tmux -S "$T/tmux" -f /dev/null new-session -d -x "$width" -y "$height" \
-		"exec env ${SCREEN_ENV[*]} sh -c $(printf %q "$words; echo \"ended \$?\"; exec sleep 600")" \
+		"exec env ${SCREEN_ENV[*]} sh -c $(printf %q "trap : INT; $words; echo \"ended \$?\"; exec sleep 600")" \
 		</dev/null 3>&-
 }
 
