@@ -67,6 +67,8 @@ void entries_release(struct entries *e);
  * Returns 0, -EBADMSG (not that format), -ENOMEM, -E2BIG (more than ENTRIES_MAX).
  */
 #define ENTRIES_FIND_FORMAT "%y %m %s %b %i %D %n %U %G %T@ %C@ %P\\0%l\\0"
+/* The same in lines, for names and targets without newlines. */
+#define ENTRIES_LINES_FORMAT "%y %m %s %b %i %D %n %U %G %T@ %C@ %P\\n%l\\n"
 /* For several starting points, ./a ./b: the whole path, whose "./" is not taken over. */
 #define ENTRIES_TREES_FORMAT "%y %m %s %b %i %D %n %U %G %T@ %C@ %p\\0%l\\0"
 int entries_parse_find(struct entries *e, const char *bytes, size_t len, bool recursive) MUST_CHECK;

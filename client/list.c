@@ -176,6 +176,35 @@ static void on_found(struct posix_run *run, int err)
 	}
 }
 
+/*
+ * From inside the directory: it may be a link, its own path may be as long as paths can
+ * be, and what is not a directory says so. plain: see posix_run.h.
+ */
+static void put_script(const struct list_op *o, struct buf *to, bool plain)
+{
+	const char *format = plain              ? ENTRIES_LINES_FORMAT
+			     : o->trees.len > 0 ? ENTRIES_TREES_FORMAT
+						: ENTRIES_FIND_FORMAT;
+
+	shell_printf(to, "command cd -P -- %s || exit %d; ", o->dir, (int64_t)EXIT_NO_DIR);
+	buf_puts(to, o->max ? "set -o pipefail; find" : "exec find");
+	if (o->trees.len > 0)
+		buf_append(to, o->trees.data, o->trees.len);
+	else
+		buf_puts(to, " . -mindepth 1");
+	if (o->depth > 0)
+		shell_printf(to, " -maxdepth %d", (int64_t)o->depth);
+	if (plain)
+		buf_puts(to,
+			 " \\( -name '*[! -~]*' -o -lname '*[! -~]*' \\) -printf '\\001' -quit -o");
+	shell_printf(to, " -printf %s", format);
+	if (o->near && o->depth != 1)
+		shell_printf(to, " -type d \\( -size +%dc -o -links +%d \\) -prune",
+			     (int64_t)NEAR_BYTES_MAX, (int64_t)NEAR_LINKS_MAX);
+	if (o->max) /* two of these to an entry */
+		shell_printf(to, plain ? " | head -n %d" : " | head -z -n %d", 2 * (int64_t)o->max);
+}
+
 static void start(struct op *op)
 {
 	struct list_op *o = (struct list_op *)op;
@@ -193,26 +222,9 @@ static void start(struct op *op)
 	run->idempotent = true;
 	run->large = true;
 	run->slow = o->depth != 1 && !(o->near && !o->max);
-	/*
-	 * From inside the directory: it may be a link, its own path may be as
-	 * long as paths can be, and what is not a directory says so.
-	 */
-	shell_printf(&run->script, "command cd -P -- %s || exit %d; ", o->dir,
-		     (int64_t)EXIT_NO_DIR);
-	buf_puts(&run->script, o->max ? "set -o pipefail; find" : "exec find");
-	if (o->trees.len > 0)
-		buf_append(&run->script, o->trees.data, o->trees.len);
-	else
-		buf_puts(&run->script, " . -mindepth 1");
-	if (o->depth > 0)
-		shell_printf(&run->script, " -maxdepth %d", (int64_t)o->depth);
-	shell_printf(&run->script, " -printf %s",
-		     o->trees.len > 0 ? ENTRIES_TREES_FORMAT : ENTRIES_FIND_FORMAT);
-	if (o->near && o->depth != 1)
-		shell_printf(&run->script, " -type d \\( -size +%dc -o -links +%d \\) -prune",
-			     (int64_t)NEAR_BYTES_MAX, (int64_t)NEAR_LINKS_MAX);
-	if (o->max) /* two of these to an entry */
-		shell_printf(&run->script, " | head -z -n %d", 2 * (int64_t)o->max);
+	put_script(o, &run->script, false);
+	if (o->trees.len == 0)
+		put_script(o, &run->plain, true);
 	posix_run_start(run);
 }
 

@@ -28,18 +28,21 @@ enum {
 	BASH_SLOTS = 4,
 	SLOW_SLOTS = 2, /* of these, for what may take long */
 	LONGEST_S = 3600,
+	PLAIN_FAILURES = 4, /* then it is not tried any more */
 };
 
 /* A place for one command at a time, with a session of ours on the server. */
 struct slot {
 	struct posix_run *run; /* NULL: free */
 	struct session session;
+	int64_t printed; /* bytes of stdout in that session, by the server's count; -1: unknown */
 };
 
 struct posix_channel {
 	struct posix_run *line; /* waiting, in order */
 	struct slot slots[BASH_SLOTS];
 	bool no_sessions; /* the server cannot make named ones: every command gets a new one */
+	unsigned plain_failures;
 };
 
 static void go(struct posix_run *run);
@@ -217,6 +220,7 @@ static void send_bash(struct posix_run *run, const struct buf *script,
 	if (!s->id[0]) { /* the server makes it on the way */
 		session_name(s, SESSION_BASH, SESSION_PREFIX);
 		session_begin(run->op->sb, s);
+		run->slot->printed = 0;
 	}
 	ask(run, "POST", "/v1/bash/exec", run->idempotent, then);
 	jw_init(&w, &run->x.body);
@@ -329,11 +333,50 @@ static int keep(struct buf *to, const char *s)
 	return s ? buf_puts(to, s) : 0;
 }
 
+/* What the command printed, by the server's count; -1: it does not say. */
+static int64_t count_printed(struct slot *slot, const cJSON *data)
+{
+	int64_t before = slot->printed, now = answer_int(data, "offset", -1);
+
+	slot->printed = now;
+	return before >= 0 && now >= before ? now - before : -1;
+}
+
+static bool is_whole(const char *lines, int64_t len)
+{
+	size_t n = strlen(lines);
+
+	if (len < 0 || n != (size_t)len || (n > 0 && lines[n - 1] != '\n'))
+		return false;
+	for (; *lines; lines++) {
+		if (*lines != '\n' && (*lines < ' ' || *lines > '~'))
+			return false;
+	}
+	return true;
+}
+
+/* Lines, or -EAGAIN: it has to run in its other form. */
+static int take_plain(struct posix_run *run, const char *lines, int64_t len)
+{
+	int r;
+
+	if (!is_whole(lines, len)) {
+		channel(run)->plain_failures++;
+		run->no_plain = true;
+		return -EAGAIN;
+	}
+	r = buf_puts(&run->out, lines);
+	for (char *c = run->out.data; r == 0 && c && (c = strchr(c, '\n')); c++)
+		*c = '\0';
+	return r;
+}
+
 /* Whether the session is free again, and what the command printed. */
 static int take_result(struct posix_run *run, const cJSON *data, bool *ret_cut)
 {
 	enum command_status status;
 	const char *out = answer_str(data, run->in_shell ? "output" : "stdout");
+	int64_t printed = run->in_shell ? -1 : count_printed(run->slot, data);
 	int r = outcome_status(data, &status);
 
 	if (r < 0)
@@ -348,6 +391,8 @@ static int take_result(struct posix_run *run, const cJSON *data, bool *ret_cut)
 	r = outcome_exit_code(data, &run->exit_code);
 	if (r == 0)
 		r = keep(&run->err, answer_str(data, "stderr"));
+	if (r == 0 && run->is_plain)
+		return take_plain(run, out ?: "", printed);
 	if (r == 0 && run->output == POSIX_BYTES)
 		return unwrap_bash_bytes(&run->out, out, ret_cut);
 	return r ?: keep(&run->out, out);
@@ -416,6 +461,10 @@ static void on_ran(struct exchange *x, int err)
 	}
 	if (err == 0)
 		err = take_result(run, a.data, &cut);
+	if (err == -EAGAIN && run->is_plain) { /* it has ended, and the session is free */
+		go(run);
+		return;
+	}
 	/* Unless it is known that the command has ended nothing else may run there. */
 	if (err && !answered)
 		session_abandon(sb, &run->slot->session);
@@ -469,6 +518,12 @@ static void make_session(struct posix_run *run)
 
 /* ---- its life ---- */
 
+static bool goes_plain(const struct posix_run *run)
+{
+	return run->plain.len > 0 && !run->in_shell && !run->was_cut && !run->no_plain &&
+	       run->op->sb->features.bash == YES && channel(run)->plain_failures < PLAIN_FAILURES;
+}
+
 /* Its turn, and nothing of it is under way: sends the script, or first makes its session. */
 static void go(struct posix_run *run)
 {
@@ -480,6 +535,11 @@ static void go(struct posix_run *run)
 	run->in_shell = run->op->sb->features.bash == NO;
 	if (run->in_shell && !run->slot->session.made && !channel(run)->no_sessions) {
 		make_session(run);
+		return;
+	}
+	run->is_plain = goes_plain(run);
+	if (run->is_plain) {
+		send_script(run, &run->plain, on_ran);
 		return;
 	}
 	run->spills = run->was_cut || (run->large && run->in_shell);
@@ -520,6 +580,7 @@ void posix_run_init(struct posix_run *run, struct op *op, void (*done)(struct po
 		.op = op,
 		.done = done,
 		.script = BUF_INIT(MIB),
+		.plain = BUF_INIT(MIB),
 	};
 	snprintf(run->file, sizeof(run->file), "/tmp/.threadfs-%s", id);
 }
@@ -535,6 +596,7 @@ void posix_run_release(struct posix_run *run)
 {
 	exchange_release(&run->x);
 	buf_release(&run->script);
+	buf_release(&run->plain);
 	buf_release(&run->out);
 	buf_release(&run->err);
 	free(run->message);

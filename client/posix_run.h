@@ -20,6 +20,13 @@ enum posix_output {
 	POSIX_BYTES, /* any bytes, any size up to POSIX_OUTPUT_MAX */
 };
 
+/*
+ * Armour for any bytes is a process more. A script that knows when it has none but printable
+ * ASCII to print may have a second form, `plain`, that prints lines where the other prints what
+ * ends with NUL, and any control character as soon as it cannot. It is used where the server counts
+ * what it sends, so that nothing can be missing; if it was of no use the other one runs.
+ */
+
 /* What a shell session that was used by two at once says instead of output. */
 #define SHELL_ERROR_OBSERVATION "'ErrorObservation' object has no attribute 'exit_code'"
 
@@ -33,6 +40,7 @@ struct posix_run {
 
 	/* set between init and start */
 	struct buf script;
+	struct buf plain; /* of POSIX_BYTES, idempotent; "": there is none */
 	enum posix_output output;
 	bool large;      /* POSIX_BYTES may be many */
 	bool slow;       /* may take long: never takes the last place in line from the others */
@@ -49,6 +57,8 @@ struct posix_run {
 	struct exchange x;
 	struct slot *slot;             /* NULL: not its turn */
 	bool in_shell;                 /* sent, or to be sent, to the shell session */
+	bool is_plain;                 /* sent so */
+	bool no_plain;                 /* that was of no use */
 	bool renewed;                  /* a lost session was made again once */
 	char mark[16];                 /* brackets the output in a terminal's noise */
 	bool was_cut;                  /* by the server: the output is to go into a file */

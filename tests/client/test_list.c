@@ -799,7 +799,7 @@ static void test_hostile_names_are_dropped(void **state)
 	struct fixture *f = *state;
 	struct entries e CLEANUP_ENTRIES = { 0 };
 
-	fake_command(f, &k, 2);
+	fake_command(f, &k, f->has_bash ? 4 : 2); /* in lines at first, which these are not */
 	e = list(f, f->dir, 1);
 	assert_names(&e, "ok");
 	assert_int_equal(e.dropped, 7);
@@ -825,10 +825,36 @@ static void test_garbage_is_refused(void **state)
 
 		k.bytes = k.spills = true;
 		rogue_clear(f->rogue);
-		fake_command(f, &k, 1);
+		fake_command(f, &k, f->has_bash ? 2 : 1);
 		FAILS(EBADMSG, sandbox_list, f->dir, 1, &e);
 	}
 	assert_int_equal(e.n, 42);
+}
+
+/* Armour is a process more, and only for names that need it. */
+static void test_plain_names_need_no_armour(void **state)
+{
+	struct fixture *f = *state;
+	struct entries e CLEANUP_ENTRIES = { 0 };
+	struct attr a;
+
+	if (!f->has_bash)
+		skip();
+	OK(sandbox_lstat, f->dir, &a); /* that it has is known from now on */
+	make_file(HOST("a b"), "x");
+	assert_int_equal(symlink("to here", HOST("l")), 0);
+	rogue_forget(f->rogue);
+	e = list(f, f->dir, 1);
+	assert_names(&e, "a b l");
+	assert_string_equal(find(&e, "l")->target, "to here");
+	assert_int_equal(rogue_count_body(f->rogue, "POST", fake_route(f), "base64"), 0);
+	assert_int_equal(rogue_count(f->rogue, "POST", fake_route(f)), 1);
+	entries_release(&e);
+	assert_int_equal(symlink("to\nthere", HOST("m")), 0);
+	e = list(f, f->dir, 1);
+	assert_names(&e, "a b l m");
+	assert_string_equal(find(&e, "m")->target, "to\nthere");
+	assert_int_equal(rogue_count_body(f->rogue, "POST", fake_route(f), "base64"), 1);
 }
 
 int main(void)
@@ -857,6 +883,7 @@ int main(void)
 		FIXTURE_TEST(test_find_that_cannot_write_has_failed),
 		FIXTURE_TEST(test_hostile_names_are_dropped),
 		FIXTURE_TEST(test_garbage_is_refused),
+		FIXTURE_TEST(test_plain_names_need_no_armour),
 	};
 
 	return FIXTURE_RUN(tests);
