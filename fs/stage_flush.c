@@ -78,7 +78,7 @@ again:
 		if (op->until > s->confirmed && !s->orphan)
 			continue;
 		DL_DELETE(s->waiters, op);
-		op->done(op, 0);
+		op->done(op, s->orphan ? 0 : s->append_error);
 		goto again; /* the list may be another one */
 	}
 }
@@ -110,7 +110,7 @@ static void tell_settlers(struct stage *s)
 void stage_flush(struct stage *s, struct flush_op *op)
 {
 	if (s->orphan || !stage_is_dirty(s)) {
-		op->done(op, 0);
+		op->done(op, s->orphan ? 0 : s->append_error);
 		return;
 	}
 	op->until = s->asked = s->changes;

@@ -86,6 +86,7 @@ struct stage {
 	bool no_stream; /* until the next flush: nothing is moved ahead of it; it was in vain */
 	bool orphan, abandoned, leased;
 	int last_error;
+	int append_error; /* of a piece that may be there or not, until the stage ends */
 	ev_timer retry;
 };
 

@@ -544,10 +544,15 @@ static void on_appended(struct remote *r, int err)
 		transfer_moved(&d->x, d->piece_len);
 	if (is_over(d))
 		return;
-	if (err == 0 || !was_refused(d, err))
+	if (err == 0 || !was_refused(d, err)) {
 		pop_piece(d, err == 0);
-	else
+		/* It may be there or not, and is not sent again: nobody is to be told that all is
+		 * well. */
+		if (err < 0)
+			d->s->append_error = err;
+	} else {
 		d->piece_len = 0;
+	}
 	if (!d->s->appending) {
 		d->cancelled = true; /* another delivery has it all */
 		finish(d, 0);

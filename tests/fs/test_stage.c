@@ -434,7 +434,7 @@ static void test_write_elsewhere_while_an_append_is_sent(void **state)
 	close_staged(&f);
 }
 
-/* What may have been done is not done again; the error is told. */
+/* What may have been done is not done again; the error is told, also to who closes it. */
 static void test_append_without_an_answer(void **state)
 {
 	struct fsrig *r = *state;
@@ -447,7 +447,8 @@ static void test_append_without_an_answer(void **state)
 	assert_int_equal(append(&f, "one\n", 4), 0);
 	assert_int_equal(flush(&f), -EBADMSG);
 	assert_int_equal(append(&f, "two\n", 4), 0);
-	assert_int_equal(flush(&f), 0);
+	assert_int_equal(flush(&f), -EBADMSG);
+	assert_int_equal(flush(&f), -EBADMSG);
 	assert_true(is_there(r, "x", "old\none\ntwo\n", 12));
 	close_staged(&f);
 }

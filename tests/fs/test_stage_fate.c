@@ -71,7 +71,8 @@ static void test_server_that_stores_something_else(void **state)
 	struct fsrig *r = *state;
 	struct staged f = open_new(r, "x");
 
-	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .action = ROGUE_REPLACE, .times = 1,
+	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .action = ROGUE_REPLACE,
+		  .times = 3, /* it is tried twice more: see remote.c */
 		  .reply = { .body = "{\"success\":true,\"data\":{\"file_size\":1}}" });
 	assert_int_equal(write_at(&f, 0, "abc", 3), 0);
 	assert_int_equal(flush(&f), -EIO);
