@@ -129,7 +129,7 @@ def fstab(block):
 
 def script_of(path, heading=None):
     blocks = [b for b in blocks_of(path) if heading in (None, b.heading)]
-    if not blocks:
+    if not blocks and heading:
         sys.exit(f"{path}: no block under '{heading}'")
     text, code = [PRELUDE], []
     for block in blocks:
