@@ -121,14 +121,17 @@ static void on_death(int sig)
 	died = true;
 }
 
+/* A death before this is an end of file: nothing is mounted yet that could hold the daemon. */
 static void hear_of_death(void)
 {
 	struct sigaction act = { .sa_handler = on_death };
+	sigset_t death;
 
+	sigemptyset(&death);
+	sigaddset(&death, SIGUSR1);
+	sigprocmask(SIG_SETMASK, &death, NULL); /* it comes in ppoll() only */
 	sigaction(SIGUSR1, &act, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGUSR1);
-	if (getppid() == 1)
-		died = true;
 }
 
 /* Ends all who wait for answers, and so what keeps the daemon from its end. */
@@ -147,13 +150,16 @@ static bool wait_for_end(dev_t *ret_dev)
 {
 	char bytes[1 + sizeof(*ret_dev)];
 	struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+	static const struct timespec at_once;
+	sigset_t none;
 	ssize_t n;
 
+	sigemptyset(&none);
 	for (;;) {
 		/* With what has come first: the signal may be that of an end in order. */
 		bool last = died;
 
-		if (poll(&in, 1, last ? 0 : LOOK_EVERY_MS) <= 0) {
+		if (ppoll(&in, 1, last ? &at_once : NULL, &none) <= 0) {
 			if (last)
 				return false;
 			continue;
@@ -185,13 +191,10 @@ int guardian_main(int argc, char **argv)
 {
 	struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
 	static const int deaf_to[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
-	sigset_t none;
 	dev_t dev = 0;
 
 	if (argc != 2)
 		return EXIT_FAILURE;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(deaf_to); i++)
 		signal(deaf_to[i], SIG_IGN); /* it ends with its daemon, never before */
 	(void)!chdir("/");
