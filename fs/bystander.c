@@ -12,7 +12,6 @@ bool bystander_asks_for(const char *name)
 		"refs",
 		"config",
 		"hooks",
-		"info",
 		"packed-refs",
 		"commondir",
 		/* other version control */
@@ -43,10 +42,6 @@ bool bystander_asks_for(const char *name)
 		"Pipfile",
 		"node_modules",
 		"__pycache__",
-		"venv",
-		"bin",
-		"lib",
-		"src",
 		/* desktops, and systems that index or scan */
 		"lost-found",
 		"RECYCLER",
