@@ -266,9 +266,11 @@ static int flush(int fd)
 	return 0;
 }
 
-/* The new file looks like the old one from outside. */
+/* The new file looks like the old one from outside, but that it lends nobody's rights: any
+ * write takes that away. */
 static int keep_attributes(const struct stage *s)
 {
+	mode_t mode = s->old.st_mode & 07777 & ~(mode_t)(S_ISUID | S_ISGID);
 	struct stat st;
 
 	if (!s->replaces)
@@ -279,8 +281,7 @@ static int keep_attributes(const struct stage *s)
 	    fchown(s->fd, s->old.st_uid, s->old.st_gid) < 0)
 		return -EPERM; /* whatever it says of an owner that is not mapped here */
 	/* Not in vain: watchers of the directory would hear of it. */
-	if ((st.st_mode & 07777) != (s->old.st_mode & 07777) &&
-	    fchmod(s->fd, s->old.st_mode & 07777) < 0)
+	if ((st.st_mode & 07777) != mode && fchmod(s->fd, mode) < 0)
 		return -errno;
 	return 0;
 }
