@@ -42,6 +42,16 @@ struct cp_args {
 /* 130: interrupted. */
 int cmd_cp(const struct cp_args *a);
 
+struct recover_args {
+	const char *path;  /* in a mount; NULL: none */
+	const char *cache; /* a cache directory; NULL: the mount's, or the user's own */
+	bool retry, discard;
+	const char *save; /* a directory; NULL: no */
+	char **records;   /* which, by how their names begin, NULL; none: all */
+	bool all;         /* of discard: really all */
+};
+int cmd_recover(const struct recover_args *a);
+
 struct exec_args {
 	char **env;       /* NAME=VALUE…, NULL */
 	const char *dir;  /* of -d; NULL: none */

@@ -19,8 +19,9 @@
 /* ---- what there is ---- */
 
 static const struct ctl_file *const root_files[] = { &ctl_readme, NULL };
-static const struct ctl_file *const root_ctl_files[] = { &ctl_fs_status, &ctl_fs_status_json,
-							 &ctl_fs_metrics, &ctl_fs_config, NULL };
+static const struct ctl_file *const root_ctl_files[] = { &ctl_fs_status,  &ctl_fs_status_json,
+							 &ctl_fs_metrics, &ctl_fs_config,
+							 &ctl_fs_recover, NULL };
 static const struct ctl_file *const thread_files[] = {
 	&ctl_exec,      &ctl_exit_code,     &ctl_run,
 	&ctl_release,   &ctl_destroy,       &ctl_events,

@@ -51,6 +51,7 @@ extern const struct ctl_file ctl_exec, ctl_exit_code, ctl_run, ctl_events; /* ex
 extern const struct ctl_file ctl_job_cmd, ctl_job_stdin, ctl_job_stdout, ctl_job_stderr,
 	ctl_job_status, ctl_job_exit_code, ctl_job_kill; /* job_files.c */
 extern const struct ctl_file ctl_release, ctl_destroy;   /* lease_files.c */
+extern const struct ctl_file ctl_fs_recover;             /* recover_file.c */
 /* status_files.c */
 extern const struct ctl_file ctl_readme, ctl_fs_status, ctl_fs_status_json, ctl_fs_metrics,
 	ctl_fs_config, ctl_thread_status, ctl_thread_status_json, ctl_transfers;

@@ -18,6 +18,7 @@
 #include "ops.h"
 #include "reader.h"
 #include "stage.h"
+#include "staging.h"
 
 /* ---- handles ---- */
 
@@ -791,12 +792,15 @@ unsigned file_unfinished(struct fs *fs)
 	return count;
 }
 
-void file_end(struct node *n)
+int file_end(struct node *n)
 {
+	int r = n->stage ? staging_shelve(n->stage) : 0;
+
 	if (n->stage)
 		stage_orphan(n->stage);
 	while (n->handles)
 		handle_free(n->handles);
 	if (n->stage)
 		stage_free(n->stage);
+	return r;
 }

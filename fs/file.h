@@ -42,7 +42,8 @@ void file_gone(struct node *n);
  * is not in the sandbox yet is there afterwards (or err says why not).
  */
 void file_settle(struct trip *t, struct node *n, bool born, void (*done)(struct trip *t, int err));
-/* The end of the mount: closes all that is open of it, whatever is not confirmed. */
-void file_end(struct node *n);
+/* The end of the mount: closes all that is open of it. What is not confirmed is kept for the next
+ * one: 0, or why it could not be. */
+int file_end(struct node *n) MUST_CHECK;
 /* For the end of the mount: whether something is still to be uploaded. */
 unsigned file_unfinished(struct fs *fs);

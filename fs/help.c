@@ -81,6 +81,28 @@ static const char cp_page[] =
 	"example:\n"
 	"  threadfs cp dataset.tar ~/agents/threads/demo/uploads/\n";
 
+static const char recover_page[] =
+	"usage: threadfs recover [MOUNTPOINT | --cache DIR] [--list]\n"
+	"       threadfs recover MOUNTPOINT --retry\n"
+	"       threadfs recover [MOUNTPOINT | --cache DIR] --save DIR [RECORD...]\n"
+	"       threadfs recover [MOUNTPOINT | --cache DIR] --discard (RECORD... | --all)\n"
+	"\n"
+	"What was written and no sandbox has confirmed yet: it is kept in the cache\n"
+	"directory, and goes to its sandbox with the next mount. Without MOUNTPOINT and\n"
+	"--cache that of your own mounts without the option cache. A RECORD is named by\n"
+	"how it begins, four characters at least.\n"
+	"\n"
+	"  --cache DIR           look at that cache directory\n"
+	"  --list                show it (default)\n"
+	"  --retry               try again now what failed or waits\n"
+	"  --save DIR            copy it to DIR, as THREAD/PATH\n"
+	"  --discard             give it up, for ever\n"
+	"  --all                 with --discard: all of it\n"
+	"\n"
+	"example:\n"
+	"  threadfs recover\n"
+	"  threadfs recover --save ~/rescued\n";
+
 static const char exec_page[] =
 	"usage: threadfs exec [-e NAME=VALUE]... [-d DIR] PATH -- COMMAND [ARGUMENT...]\n"
 	"\n"
@@ -112,6 +134,7 @@ static const char program_page[] =
 	"  status [MOUNTPOINT]           show threads and sandboxes\n"
 	"  top [MOUNTPOINT]              watch them on the whole screen\n"
 	"  cp [-r] SRC... DST            copy large files, resumable\n"
+	"  recover [MOUNTPOINT]          what sandboxes have not confirmed\n"
 	"  exec PATH -- COMMAND...       run a command in a sandbox\n"
 	"  help COMMAND                  explain a command\n"
 	"  --version                     show the version\n"
@@ -126,8 +149,9 @@ static const struct {
 	const char *command, *text;
 } pages[] = {
 	{ "unmount", unmount_page }, /* first: it is nearest to "umount" */
-	{ "mount", mount_head },     { "status", status_page }, { "top", top_page },
-	{ "cp", cp_page },           { "exec", exec_page },     { "help", help_text },
+	{ "mount", mount_head },     { "status", status_page },   { "top", top_page },
+	{ "cp", cp_page },           { "recover", recover_page }, { "exec", exec_page },
+	{ "help", help_text },
 };
 
 bool help_page(const char *command, struct buf *to)

@@ -337,6 +337,63 @@ static int main_cp(int argc, char **argv)
 	return cmd_cp(&a);
 }
 
+/* ---- recover ---- */
+
+static int recover_options(struct recover_args *a, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "cache", required_argument, NULL, 'c' }, { "list", no_argument, NULL, 'l' },
+		{ "retry", no_argument, NULL, 'r' },       { "save", required_argument, NULL, 's' },
+		{ "discard", no_argument, NULL, 'd' },     { "all", no_argument, NULL, 'a' },
+		{ "help", no_argument, NULL, 'h' },        { 0 },
+	};
+	unsigned verbs = 0;
+	int c;
+
+	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+		verbs += c == 'l' || c == 'r' || c == 's' || c == 'd';
+		if (c == 'h')
+			return SHOW_HELP;
+		else if (c == 'c')
+			a->cache = optarg;
+		else if (c == 's')
+			a->save = optarg;
+		else if (c == 'a')
+			a->all = true;
+		else if (c == 'r')
+			a->retry = true;
+		else if (c == 'd')
+			a->discard = true;
+		else if (c != 'l')
+			return wrong_option("recover", c, argv[optind - 1]);
+	}
+	if (verbs > 1)
+		return wrong("recover", "only one of --list, --retry, --save and --discard");
+	/* A mountpoint is a path; records are not. */
+	if (!a->cache && optind < argc && (strchr(argv[optind], '/') || argv[optind][0] == '.'))
+		a->path = argv[optind++];
+	else if (!a->cache && optind < argc && !a->save && !a->discard)
+		a->path = argv[optind++];
+	a->records = argv + optind;
+	if (optind < argc && !a->save && !a->discard)
+		return wrong("recover", "too many arguments, beginning with '%s'", argv[optind]);
+	if (a->retry && !a->path)
+		return wrong("recover", "--retry needs the mountpoint");
+	if (a->discard && (a->all ? optind < argc : optind == argc))
+		return wrong("recover", "--discard needs the records, or --all");
+	return a->all && !a->discard ? wrong("recover", "--all belongs to --discard") : RUN;
+}
+
+static int main_recover(int argc, char **argv)
+{
+	struct recover_args a = { 0 };
+	int r = recover_options(&a, argc, argv);
+
+	if (r == SHOW_HELP)
+		return show_help("recover");
+	return r == RUN ? cmd_recover(&a) : EXIT_USAGE;
+}
+
 /* ---- exec ---- */
 
 static bool is_assignment(const char *text)
@@ -431,8 +488,8 @@ int main(int argc, char **argv)
 		int (*run)(int argc, char **argv);
 	} commands[] = {
 		{ "mount", main_mount }, { "unmount", main_unmount }, { "status", main_status },
-		{ "top", main_top },     { "cp", main_cp },           { "exec", main_exec },
-		{ "help", main_help },
+		{ "top", main_top },     { "cp", main_cp },           { "recover", main_recover },
+		{ "exec", main_exec },   { "help", main_help },
 	};
 
 	opterr = 0;

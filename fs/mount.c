@@ -24,6 +24,7 @@
 #include "ops.h"
 #include "paths.h"
 #include "presence.h"
+#include "salvage.h"
 #include "session.h"
 #include "stage.h"
 #include "thread.h"
@@ -158,6 +159,8 @@ static void notify_on_loop(void *ctx)
 	struct on_loop *c = ctx;
 
 	c->r = notifier_start(&c->m->fs);
+	if (c->r == 0)
+		salvage_begin(&c->m->fs);
 }
 
 int mount_start(const struct options *o, struct mount **ret, struct buf *why)
@@ -178,6 +181,8 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 		r = loop_new(&m->fs.loop);
 	if (r == 0)
 		r = open_provider(m, why);
+	if (r == 0)
+		r = staging_open(&m->fs, why);
 	if (r == 0) {
 		struct on_loop c = { .m = m };
 
@@ -262,11 +267,9 @@ static int finish_uploads(struct mount *m)
 		poll(NULL, 0, 20);
 	}
 	if (c.r > 0)
-		log_error("%d file(s) could not be uploaded before the end; what was written to "
-			  "them since "
-			  "is lost",
-			  c.r);
-	return c.r > 0 ? -ETIMEDOUT : 0;
+		log_warn("%d file(s) could not be uploaded before the end: see threadfs recover",
+			 c.r);
+	return 0;
 }
 
 static void stop_on_loop(void *ctx)
@@ -283,6 +286,7 @@ static void free_on_loop(void *ctx)
 	struct fs *fs = &c->m->fs;
 	struct node *n, *next;
 	struct thread *t, *next_thread;
+	unsigned lost = 0;
 
 	if (fs->workers)
 		workers_free(STEAL(fs->workers));
@@ -290,8 +294,14 @@ static void free_on_loop(void *ctx)
 		node_ref(n);
 	}
 	HASH_ITER (by_ino, fs->nodes, n, next) {
-		file_end(n);
+		lost += file_end(n) < 0;
 	}
+	if (lost > 0)
+		log_error("what was written to %u file(s) could neither be uploaded nor be kept in "
+			  "%s, and is lost",
+			  lost, fs->opt->cache);
+	c->r = lost > 0 ? -EIO : 0;
+	staging_free(fs->staging);
 	ctl_end(fs);
 	dirs_end(fs);
 	HASH_ITER (by_ino, fs->nodes, n, next) {
@@ -338,6 +348,7 @@ int mount_stop(struct mount *m)
 	if (m->fs.loop) {
 		loop_run(m->fs.loop, stop_on_loop, &c);
 		loop_run(m->fs.loop, free_on_loop, &c);
+		r = r ?: c.r;
 	}
 	if (s == 0) {
 		provider_free(m->fs.provider);

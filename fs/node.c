@@ -176,6 +176,7 @@ void node_detach(struct node *n)
 
 	if (!dir)
 		return;
+	n->fs->moves++;
 	shelf_unbind(n);
 	HASH_DELETE(by_name, dir->children, n);
 	n->parent = NULL;
@@ -194,6 +195,7 @@ int node_move(struct node *n, struct node *dir, const char *name)
 	copy = strdup(name);
 	if (!copy)
 		return -ENOMEM;
+	n->fs->moves++;
 	if (there)
 		node_detach(node_ref(there));
 	node_ref(n);

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "clock.h"
+#include "staging.h"
 #include "thread.h"
 
 enum {
@@ -76,6 +77,8 @@ static void finish(struct remote *r, int err, char *message)
 	/* With the lease still, so that an open file can have one of its own. */
 	r->done(r, r->cancelled && err < 0 ? -ECANCELED : err);
 	/* r may be gone */
+	if (err == 0 && t->resting > 0)
+		staging_wake(t);
 	if (leased)
 		(void)tenant_release(t->tenant);
 	free(message);

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "node.h"
+#include "salvage.h"
 #include "stage.h"
 #include "thread.h"
 
@@ -24,40 +25,76 @@ void snapshot_release(struct snapshot *s)
 
 /* ---- what is staged ---- */
 
-static int add_pending(struct snapshot *s, const struct node *n, uint64_t bytes)
+/* Takes the path, also when it fails. */
+static struct pending *add_pending(struct snapshot *s, const struct thread *thread, char *path,
+				   uint64_t bytes)
 {
-	struct pending *more;
-	char *path = NULL;
-	int r;
+	struct pending *more = NULL;
 
-	r = node_rel_path(n, &path);
-	if (r == -ESTALE) /* its name is gone: shown as it was */
-		path = strdup(n->name);
-	if (!path)
-		return -ENOMEM;
-	more = reallocarray(s->pending, s->npending + 1, sizeof(*more));
+	if (path)
+		more = reallocarray(s->pending, s->npending + 1, sizeof(*more));
 	if (!more) {
 		free(path);
-		return -ENOMEM;
+		return NULL;
 	}
 	s->pending = more;
-	s->pending[s->npending++] = (struct pending){ n->thread, path, bytes };
+	more = &s->pending[s->npending++];
+	*more = (struct pending){ .thread = thread, .path = path, .bytes = bytes };
 	s->pending_bytes += bytes;
+	return more;
+}
+
+static int add_stage(struct snapshot *s, const struct node *n)
+{
+	uint64_t bytes = stage_pending(n->stage);
+	struct pending *p;
+	char *path = NULL;
+
+	if (bytes == 0)
+		return 0;
+	if (node_rel_path(n, &path) == -ESTALE) /* its name is gone: shown as it was */
+		path = strdup(n->name);
+	p = add_pending(s, n->thread, path, bytes);
+	if (!p)
+		return -ENOMEM;
+	p->error = stage_tell(n->stage, &p->state, p->record);
+	return 0;
+}
+
+static int add_salvage(struct snapshot *s, const struct salvage_view *v)
+{
+	static const char *const states[] = {
+		[SALVAGE_WAITS] = "waits",
+		[SALVAGE_RUNS] = "uploading",
+		[SALVAGE_STUCK] = "refused",
+		[SALVAGE_NO_THREAD] = "no thread",
+	};
+	struct pending *p =
+		add_pending(s, thread_find(s->fs, v->thread), strdup(v->path), v->bytes);
+
+	if (!p)
+		return -ENOMEM;
+	strcpy(p->record, v->name);
+	p->state = states[v->state];
+	p->error = v->error;
+	p->left = v->thread;
 	return 0;
 }
 
 static int gather_pending(struct snapshot *s, const struct thread *only)
 {
+	const struct salvage *v = NULL;
+	struct salvage_view view;
 	struct node *n, *next;
-	uint64_t bytes;
 	int r = 0;
 
 	HASH_ITER (by_ino, s->fs->nodes, n, next) {
-		if (r < 0 || !n->stage || (only && n->thread != only))
-			continue;
-		bytes = stage_pending(n->stage);
-		if (bytes > 0)
-			r = add_pending(s, n, bytes);
+		if (r == 0 && n->stage && (!only || n->thread == only))
+			r = add_stage(s, n);
+	}
+	while (r == 0 && (v = salvage_next(s->fs, v, &view))) {
+		if (!only || strcmp(view.thread, only->id) == 0)
+			r = add_salvage(s, &view);
 	}
 	return r;
 }

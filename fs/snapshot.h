@@ -7,12 +7,17 @@
 
 #include "buf.h"
 #include "fs.h"
+#include "ledger.h"
 
 /* Content that is staged here and not confirmed by the sandbox. */
 struct pending {
-	const struct thread *thread;
-	char *path; /* below the thread's root */
+	const struct thread *thread; /* NULL: nobody has used it */
+	char *path;                  /* below the thread's root */
 	uint64_t bytes;
+	char record[LEDGER_NAME + 1]; /* under the cache directory; "": none yet */
+	const char *state;            /* in words */
+	int error;                    /* of the last try; 0: none failed */
+	const char *left;             /* by an earlier daemon: the thread's id; NULL: it was not */
 };
 
 struct thread_view {

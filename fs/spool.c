@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "io.h"
+#include "ledger.h"
 
 enum {
 	MEMORY_FIRST = 4 * 1024,
@@ -39,6 +40,7 @@ void spool_close(struct spool *s)
 {
 	if (!s->fs)
 		return;
+	ledger_entry_drop(STEAL(s->entry));
 	if (s->fd >= 0)
 		close(s->fd);
 	free_memory(s);
@@ -57,8 +59,10 @@ static int reserve(struct spool *s, uint64_t size)
 	return 0;
 }
 
+/* In the file the bytes lie behind the room for a record. */
 static int write_file(int fd, const char *p, size_t len, uint64_t offset)
 {
+	offset += LEDGER_HEAD;
 	while (len > 0) {
 		ssize_t n = pwrite(fd, p, len, (off_t)offset);
 
@@ -86,9 +90,30 @@ static int spill(struct spool *s)
 		close(fd);
 		return r;
 	}
+	/* Holes at the end too, which is where the content ends for whoever finds it. */
+	if (ftruncate(fd, (off_t)(LEDGER_HEAD + s->bytes)) < 0) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
 	free_memory(s);
 	s->fd = fd;
 	return 0;
+}
+
+int spool_to_file(struct spool *s, int ledger)
+{
+	int r = s->fd < 0 ? spill(s) : 0;
+
+	if (r == 0 && !s->entry)
+		r = ledger_entry_new(ledger, s->fd, &s->entry);
+	return r;
+}
+
+void spool_adopt(struct spool *s, struct fs *fs, struct ledger_entry *entry, uint64_t bytes)
+{
+	*s = (struct spool){ .fs = fs, .fd = entry->fd, .entry = entry };
+	count(s, bytes);
 }
 
 /* Has it hold `size` bytes, those behind the end zeros: in memory if they fit. */
@@ -120,7 +145,7 @@ int spool_write(struct spool *s, const void *bytes, size_t len, uint64_t offset)
 {
 	int r;
 
-	if (offset > INT64_MAX - len)
+	if (offset > INT64_MAX - LEDGER_HEAD - len)
 		return -EFBIG;
 	r = reserve(s, offset + len);
 	if (r == 0)
@@ -143,21 +168,21 @@ ssize_t spool_read(struct spool *s, void *to, size_t len, uint64_t offset)
 			memcpy(to, s->mem + offset, got);
 		return (ssize_t)got;
 	}
-	return pread_all(s->fd, to, len, offset);
+	return pread_all(s->fd, to, len, LEDGER_HEAD + offset);
 }
 
 int spool_truncate(struct spool *s, uint64_t size)
 {
 	int r;
 
-	if (size > INT64_MAX)
+	if (size > INT64_MAX - LEDGER_HEAD)
 		return -EFBIG;
 	r = reserve(s, size);
 	if (r == 0)
 		r = make_room(s, size);
 	if (r < 0)
 		return r;
-	if (s->fd >= 0 && ftruncate(s->fd, (off_t)size) < 0)
+	if (s->fd >= 0 && ftruncate(s->fd, (off_t)(LEDGER_HEAD + size)) < 0)
 		return -errno;
 	count(s, size);
 	return 0;

@@ -19,6 +19,8 @@ static void note_change(struct stage *s)
 {
 	s->changes++;
 	s->last_error = 0;
+	s->told = false;
+	stage_note_dirty(s);
 }
 
 static void note_content(struct stage *s)
@@ -48,6 +50,8 @@ int stage_new(struct node *n, unsigned flags, int mode, struct stage **ret)
 	s->cut = UINT64_MAX;
 	s->mode = mode;
 	s->excl = flags & STAGE_EXCL;
+	if (!n->unborn && n->has_attr)
+		stage_note_origin(s, &n->attr, true);
 	if ((flags & STAGE_EMPTY) || n->unborn) {
 		s->cut = 0;
 		note_content(s);
@@ -94,6 +98,7 @@ void stage_free(struct stage *s)
 	assert(!s->reads && !s->waiters);
 	stage_enter(s);
 	s->freed = true;
+	stage_note_dropped(s);
 	s->n->stage = NULL;
 	stage_stop_fill(s);
 	stage_drop_delivery(s);
@@ -205,6 +210,7 @@ void stage_absorb(struct stage *s)
 	s->base_len = s->cut = s->filled = s->fill_high = 0;
 	s->base_read = s->stale = s->base_old = false;
 	s->tries = 0;
+	s->noted = 0; /* it is another kind of record */
 	extents_release(&s->written);
 	stage_stop_fill(s);
 }
@@ -251,10 +257,13 @@ static int enqueue(struct stage *s, const void *bytes, size_t len)
 
 void stage_end_appends(struct stage *s)
 {
-	spool_close(&s->queue);
 	s->queue_at = s->queue_end = 0;
 	s->base_len = s->base.size;
 	s->appending = false;
+	/* Written down elsewhere before what was is thrown away. */
+	if (s->queue.entry && stage_is_dirty(s))
+		(void)stage_note_now(s);
+	spool_close(&s->queue);
 }
 
 /*
@@ -485,6 +494,7 @@ void stage_orphan(struct stage *s)
 	if (s->appending && convert(s) < 0)
 		stage_fail_reads(s, -ESTALE);
 	s->orphan = true;
+	stage_note_dropped(s);
 	stage_drop_delivery(s);
 	stage_enter(s);
 	stage_serve(s);

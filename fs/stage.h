@@ -95,5 +95,10 @@ void stage_keep(struct stage *s, void (*done)(void *ctx, int err), void *ctx);
  * stage then holds; a failed one is kept and listed (thread_failed).
  */
 void stage_abandon(struct stage *s);
+/* If it rests after a failure: tries again now. */
+void stage_wake(struct stage *s);
 /* For status: what is staged and not confirmed; bytes. */
 uint64_t stage_pending(const struct stage *s);
+/* Likewise: what is done about it in a word, and the name of its record ("": it has none), of
+ * which there is room for 36 characters. Returns the last error, 0 if there was none. */
+int stage_tell(const struct stage *s, const char **ret_state, char *ret_record);

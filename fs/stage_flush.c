@@ -5,7 +5,10 @@
 #include <errno.h>
 #include <utlist.h>
 
+#include "clock.h"
+#include "salvage.h"
 #include "stage_i.h"
+#include "staging.h"
 
 enum { RETRY_FIRST_S = 30, RETRY_LAST_S = 600 };
 
@@ -57,7 +60,7 @@ static void pump_content(struct stage *s)
 
 void stage_pump(struct stage *s)
 {
-	if (s->freed || s->delivery || s->orphan || s->held)
+	if (s->freed || s->delivery || s->orphan || s->held || salvage_is_at(s->n))
 		return;
 	stage_enter(s);
 	if (s->appending)
@@ -133,8 +136,25 @@ static void on_retry(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 
 	stage_enter(s);
 	ev_timer_stop(s->fs->ev, w);
+	s->n->thread->resting--;
 	stage_pump(s);
 	stage_leave(s);
+}
+
+static void stop_resting(struct stage *s)
+{
+	if (!s->retry.data || !ev_is_active(&s->retry))
+		return;
+	ev_timer_stop(s->fs->ev, &s->retry);
+	s->n->thread->resting--;
+}
+
+void stage_wake(struct stage *s)
+{
+	if (!s->retry.data || !ev_is_active(&s->retry))
+		return;
+	stop_resting(s);
+	stage_pump(s);
 }
 
 static void unlease(struct stage *s)
@@ -156,10 +176,11 @@ static void rest(struct stage *s)
 	s->retry.repeat =
 		s->retry.repeat > 0 ? MIN(s->retry.repeat * 2, RETRY_LAST_S) : RETRY_FIRST_S;
 	ev_timer_again(s->fs->ev, &s->retry);
+	s->n->thread->resting++;
 }
 
 /* Answers of the sandbox that will be the same next time, or when they are not, be a surprise. */
-static bool is_final(int err)
+bool stage_error_is_final(int err)
 {
 	switch (-err) {
 	case EEXIST:
@@ -187,6 +208,9 @@ static void end_abandoned(struct stage *s)
 	unlease(s);
 	s->abandoned = false;
 	if (!n->handles) {
+		/* What nobody was told of is not thrown away. */
+		if (!s->told)
+			staging_shelve(s);
 		/* A file that could never be made was never there. */
 		if (n->unborn && !s->orphan)
 			node_detach(n);
@@ -207,7 +231,7 @@ void stage_abandon(struct stage *s)
 	node_ref(s->n);
 	s->abandoned = true;
 	s->no_stream = false;
-	if (s->last_error && is_final(s->last_error) && !s->delivery) {
+	if (s->last_error && stage_error_is_final(s->last_error) && !s->delivery) {
 		end_abandoned(s); /* who closed it has been told */
 	} else if (s->last_error && !s->delivery) {
 		rest(s);
@@ -222,8 +246,7 @@ void stage_abandon(struct stage *s)
 void stage_flush_release(struct stage *s)
 {
 	unlease(s);
-	if (s->retry.data)
-		ev_timer_stop(s->fs->ev, &s->retry);
+	stop_resting(s);
 }
 
 /* ---- how it went ---- */
@@ -234,13 +257,16 @@ static void failed(struct stage *s, int err, const char *message)
 
 	s->no_stream = true;
 	s->last_error = err;
+	s->told = told;
+	s->failed_ms = clock_ms();
 	s->asked = 0;
+	(void)stage_note_now(s); /* which says so itself if it cannot */
 	tell_failed(s, err);
 	if (s->freed)
 		return;
 	if (s->abandoned && !told)
 		thread_failed(s->n->thread, s->n->name, err, message);
-	if (s->abandoned && is_final(err))
+	if (s->abandoned && stage_error_is_final(err))
 		end_abandoned(s);
 	else if (s->abandoned)
 		rest(s);
@@ -251,10 +277,10 @@ void stage_delivered(struct stage *s, int err, const char *message)
 	stage_enter(s);
 	if (err == 0) {
 		s->last_error = 0;
-		if (s->retry.data) {
-			ev_timer_stop(s->fs->ev, &s->retry);
-			s->retry.repeat = 0;
-		}
+		stop_resting(s);
+		s->retry.repeat = 0;
+		if (!stage_is_dirty(s))
+			stage_note_clean(s);
 		tell_confirmed(s);
 	} else if (err != -ECANCELED) {
 		if (s->appending)

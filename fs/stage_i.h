@@ -15,6 +15,7 @@
 #include <ev.h>
 
 #include "extents.h"
+#include "ledger.h"
 #include "remote.h"
 #include "spool.h"
 #include "stage.h"
@@ -86,8 +87,21 @@ struct stage {
 	bool no_stream; /* until the next flush: nothing is moved ahead of it; it was in vain */
 	bool orphan, abandoned, leased;
 	int last_error;
-	int append_error; /* of a piece that may be there or not, until the stage ends */
+	int append_error;  /* of a piece that may be there or not, until the stage ends */
+	bool told;         /* whoever waited heard of that */
+	int64_t failed_ms; /* when */
 	ev_timer retry;
+
+	/* stage_ledger.c: what outlives the daemon */
+	struct ledger_version origin; /* of the file that this replaces */
+	bool listed;                  /* in staging->dirty */
+	int64_t dirty_ms;             /* since when something is not written down */
+	uint64_t noted, noted_moves;  /* changes, and the mount's moves, up to which it is */
+	uint64_t synced;              /* and is on the disk */
+	int64_t sync_ms;              /* when that is to be seen to next */
+	struct sync *sync;            /* under way */
+	struct look *look;            /* likewise: what the file is that we made */
+	struct stage *book_prev, *book_next;
 };
 
 /*
@@ -138,7 +152,19 @@ void stage_send_attrs(struct stage *s);
 void stage_cancel_delivery(struct stage *s); /* its end comes soon, and changes nothing */
 void stage_drop_delivery(struct stage *s);   /* nobody wants to hear of its end */
 
+/* stage_ledger.c: all are fine without a ledger */
+void stage_note_dirty(struct stage *s);
+/* The sandbox has it all. */
+void stage_note_clean(struct stage *s);
+/* Writes down now what there is, and why it is still here (s->last_error). 0, or why not. */
+int stage_note_now(struct stage *s);
+/* The version that the next content will replace: it was looked at, or only its size is known. */
+void stage_note_origin(struct stage *s, const struct attr *seen, bool looked);
+/* Nothing of it is wanted: there is no record afterwards. */
+void stage_note_dropped(struct stage *s);
+
 /* stage_flush.c */
+bool stage_error_is_final(int err);
 /* Begins what is due. */
 void stage_pump(struct stage *s);
 /* A delivery has ended (s->delivery is NULL): 0, -ECANCELED if by us, or why it failed. */

@@ -179,6 +179,7 @@ static void confirm(struct delivery *d, bool looked)
 	if (s->times_change <= d->covers)
 		s->times = false;
 	s->base = d->seen;
+	stage_note_origin(s, &d->seen, looked);
 	if (s->base_len > 0) {
 		s->base_len = MIN(s->base.size, s->cut);
 		s->filled = 0;
@@ -411,6 +412,9 @@ void stage_send(struct stage *s)
 
 	if (!d)
 		return;
+	/* The base will be another one soon. */
+	if (s->spool.entry && s->noted == 0)
+		(void)stage_note_now(s);
 	d->end = stage_size(s);
 	request(d, start_upload, on_uploaded);
 }
@@ -527,6 +531,7 @@ static void pop_piece(struct delivery *d, bool appended)
 		s->queue_at += d->piece_len;
 		if (appended)
 			s->base.size += d->piece_len;
+		s->noted = 0;
 		if (s->queue_at == s->queue_end) {
 			spool_close(&s->queue);
 			s->queue_at = s->queue_end = 0;

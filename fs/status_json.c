@@ -7,6 +7,7 @@
 #include "jsonw.h"
 #include "node.h"
 #include "snapshot.h"
+#include "staging.h"
 #include "status_text.h"
 #include "thread.h"
 #include "traffic.h"
@@ -38,17 +39,38 @@ static void put_error(struct jw *w, const struct thread_view *v)
 	jw_obj_end(w);
 }
 
+static void put_file(struct jw *w, const struct pending *p)
+{
+	jw_obj(w);
+	if (p->left)
+		jw_kstr(w, "thread", p->left);
+	jw_kstr(w, "path", p->path);
+	jw_kint(w, "bytes", (int64_t)p->bytes);
+	jw_kstr(w, "state", p->state);
+	jw_kstr(w, "error", p->error ? text_errno(p->error) : NULL);
+	put_text(w, "record", p->record);
+	jw_obj_end(w);
+}
+
 static void put_pending(struct jw *w, const struct snapshot *s, const struct thread *t)
 {
 	jw_key(w, "pending");
 	jw_arr(w);
 	for (size_t i = 0; t && i < s->npending; i++) {
-		if (s->pending[i].thread != t)
-			continue;
-		jw_obj(w);
-		jw_kstr(w, "path", s->pending[i].path);
-		jw_kint(w, "bytes", (int64_t)s->pending[i].bytes);
-		jw_obj_end(w);
+		if (s->pending[i].thread == t)
+			put_file(w, &s->pending[i]);
+	}
+	jw_arr_end(w);
+}
+
+/* What an earlier daemon left; of threads that nobody has used yet, too. */
+static void put_recovery(struct jw *w, const struct snapshot *s)
+{
+	jw_key(w, "recovery");
+	jw_arr(w);
+	for (size_t i = 0; i < s->npending; i++) {
+		if (s->pending[i].left)
+			put_file(w, &s->pending[i]);
 	}
 	jw_arr_end(w);
 }
@@ -205,6 +227,7 @@ static void put_totals(struct jw *w, const struct snapshot *s)
 	jw_kint(w, "commands", (int64_t)t->commands);
 	jw_kint(w, "pending_files", (int64_t)s->npending);
 	jw_kint(w, "pending_bytes", (int64_t)s->pending_bytes);
+	jw_kint(w, "refused_records", s->fs->staging ? s->fs->staging->refused : 0);
 	jw_kint(w, "cache_used", (int64_t)fs->cache_used);
 	jw_kint(w, "cache_size", (int64_t)fs->opt->cache_size);
 	jw_kint(w, "memory_used", (int64_t)fs->memory_used);
@@ -234,6 +257,7 @@ void status_json(const struct snapshot *s, struct buf *to)
 	for (size_t i = 0; i < s->count; i++)
 		put_thread(&w, s, &s->threads[i]);
 	jw_arr_end(&w);
+	put_recovery(&w, s);
 	put_totals(&w, s);
 	jw_obj_end(&w);
 	buf_putc(to, '\n');

@@ -5,8 +5,11 @@
 
 #include "coherence.h"
 #include "snapshot.h"
+#include "staging.h"
 #include "status_text.h"
 #include "thread.h"
+
+enum { PENDING_SHOWN = 20 };
 
 /* ---- one line per thread ---- */
 
@@ -96,6 +99,37 @@ static void show_bytes(struct buf *to, const char *what, uint64_t bytes, const c
 	buf_puts(to, end);
 }
 
+/* Of all threads: those that failed, or were left by an earlier daemon; many are cut short. */
+static void show_pending(const struct snapshot *s, const struct thread *t, struct buf *to)
+{
+	size_t shown = 0;
+
+	for (size_t i = 0; i < s->npending; i++) {
+		const struct pending *p = &s->pending[i];
+
+		if (t ? p->thread != t : !p->error && !p->left)
+			continue;
+		if (!t && shown++ == PENDING_SHOWN) {
+			buf_puts(to, "  …\n");
+			break;
+		}
+		buf_puts(to, "  ");
+		if (!t) {
+			text_escape(to, p->left ?: p->thread->id, 0);
+			buf_putc(to, '/');
+		}
+		text_escape(to, p->path, 0);
+		buf_puts(to, "  ");
+		text_size(to, p->bytes);
+		buf_printf(to, "  %s", p->state);
+		if (p->error)
+			buf_printf(to, " (%s)", text_errno(p->error));
+		if (p->record[0])
+			buf_printf(to, "  " LEDGER_DIR "/%s", p->record);
+		buf_putc(to, '\n');
+	}
+}
+
 static void show_totals(const struct snapshot *s, struct buf *to)
 {
 	const struct fs *fs = s->fs;
@@ -115,7 +149,11 @@ static void show_totals(const struct snapshot *s, struct buf *to)
 			   s->npending == 1 ? "" : "s");
 		text_size(to, s->pending_bytes);
 		buf_putc(to, '\n');
+		show_pending(s, NULL, to);
 	}
+	if (fs->staging && fs->staging->refused > 0)
+		buf_printf(to, "records that cannot be read: %u (threadfs recover)\n",
+			   fs->staging->refused);
 	show_use(to, "cache", fs->cache_used, fs->opt->cache_size, ", ");
 	show_use(to, "memory", fs->memory_used, fs->opt->memory, "\n");
 	buf_puts(to, "threadfs " THREADFS_VERSION ": ");
@@ -181,24 +219,6 @@ static void put_lines(struct table *table, const struct snapshot *s, const struc
 		put_time(table, "  at", v->error_wall);
 }
 
-static void show_pending(const struct snapshot *s, const struct thread *t, struct buf *to)
-{
-	bool any = false;
-
-	for (size_t i = 0; t && i < s->npending; i++) {
-		if (s->pending[i].thread != t)
-			continue;
-		if (!any)
-			buf_puts(to, "\nnot in the sandbox yet:\n");
-		any = true;
-		buf_puts(to, "  ");
-		text_escape(to, s->pending[i].path, 0);
-		buf_puts(to, "  ");
-		text_size(to, s->pending[i].bytes);
-		buf_putc(to, '\n');
-	}
-}
-
 void status_show_thread(const struct snapshot *s, const struct thread_view *v, struct buf *to)
 {
 	struct table table CLEANUP_TABLE = { .columns = 2 };
@@ -207,7 +227,13 @@ void status_show_thread(const struct snapshot *s, const struct thread_view *v, s
 	put_lines(&table, s, v);
 	r = table_print(&table, to);
 	to->error = to->error ?: r;
-	show_pending(s, v->thread, to);
+	for (size_t i = 0; v->thread && i < s->npending; i++) {
+		if (s->pending[i].thread != v->thread)
+			continue;
+		buf_puts(to, "\nnot in the sandbox yet:\n");
+		show_pending(s, v->thread, to);
+		break;
+	}
 	if (v->thread && v->thread->transfers) {
 		buf_puts(to, "\ntransfers:\n");
 		transfer_print(v->thread, to);

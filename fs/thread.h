@@ -36,6 +36,7 @@ struct thread {
 
 	unsigned open_files;
 	unsigned commands; /* that run */
+	unsigned resting;  /* uploads that failed and wait until the sandbox returns */
 	/*
 	 * What is cached of the sandbox was true in this epoch; another number
 	 * voids it all (a command has run, the sandbox was another one).

@@ -1,0 +1,363 @@
+/* Which records there are, and when each is tried: see salvage.h. */
+#include <errno.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "clock.h"
+#include "log.h"
+#include "salvage_i.h"
+#include "stage_i.h"
+#include "status_text.h"
+
+enum {
+	AT_ONCE = 4, /* run at the same time */
+	PAUSE_FIRST_MS = 5000,
+	PAUSE_LAST_MS = 600000,
+	BUSY_MS = 1000, /* somebody writes the file */
+};
+
+static void schedule(struct fs *fs);
+
+/* ---- what there is ---- */
+
+static void free_salvage(struct salvage *v)
+{
+	ledger_record_release(&v->rec);
+	spool_close(&v->spool);
+	free(v->path);
+	free(v->piece);
+	free(v);
+}
+
+/* Its record stays. */
+static void keep_salvage(struct salvage *v)
+{
+	ledger_entry_keep(STEAL(v->spool.entry));
+	free_salvage(v);
+}
+
+static void unrest(struct salvage *v)
+{
+	if (!v->resting)
+		return;
+	v->resting = false;
+	v->thread->resting--;
+	thread_unref(STEAL(v->thread));
+}
+
+static int add(struct fs *fs, struct ledger_found *f, struct salvage **ret)
+{
+	struct salvage *v = calloc(1, sizeof(*v));
+	struct ledger_entry *e;
+	int r = v ? ledger_take(fs->staging->dir, f, &e) : -ENOMEM;
+
+	if (r < 0) {
+		free(v);
+		return r;
+	}
+	v->fs = fs;
+	v->rec = f->rec;
+	f->rec = (struct ledger_record){ 0 };
+	memcpy(v->name, f->name, LEDGER_NAME);
+	spool_adopt(&v->spool, fs, e, f->size);
+	DL_APPEND(fs->staging->salvage, v);
+	if (ret)
+		*ret = v;
+	return 0;
+}
+
+static int gather(void *ctx, struct ledger_found *f, int err, const char *why)
+{
+	struct fs *fs = ctx;
+	struct salvage *v;
+
+	if (err < 0) {
+		struct buf name CLEANUP_BUF = BUF_INIT(0);
+
+		text_escape(&name, f->name, 64);
+		log_warn("%s/" LEDGER_DIR "/%s is left alone: %s", fs->opt->cache, name.data ?: "",
+			 why);
+		fs->staging->refused++;
+		return 0;
+	}
+	if (f->busy || strcmp(f->rec.source, fs->staging->source) != 0 ||
+	    strcmp(f->rec.user, fs->opt->user) != 0)
+		return 0;
+	err = add(fs, f, &v);
+	if (err == 0 && v->rec.settled) {
+		DL_DELETE(fs->staging->salvage, v);
+		free_salvage(v); /* its owner did not get to that */
+	}
+	return err;
+}
+
+/* Sandboxes are not made for threads that are no more. */
+static int find_threads(struct fs *fs)
+{
+	char **names = NULL;
+	size_t count = 0;
+	struct salvage *v;
+	int r = provider_threads(fs->provider, fs->opt->user, &names, &count);
+
+	if (r < 0)
+		return r;
+	DL_FOREACH (fs->staging->salvage, v) {
+		v->listed = fs->opt->source == SOURCE_URL &&
+			    strcmp(v->rec.thread, fs->opt->thread) == 0;
+		for (size_t i = 0; i < count && !v->listed; i++)
+			v->listed = strcmp(names[i], v->rec.thread) == 0;
+	}
+	for (size_t i = 0; i < count; i++)
+		free(names[i]);
+	free(names);
+	return 0;
+}
+
+int salvage_gather(struct fs *fs)
+{
+	int r = ledger_scan(fs->staging->dir, gather, fs);
+
+	if (r == 0 && fs->staging->salvage)
+		r = find_threads(fs);
+	return r;
+}
+
+void salvage_add(struct fs *fs, const char *name)
+{
+	struct ledger_found f = { .fd = -1 };
+	struct salvage *v;
+
+	if (ledger_find(fs->staging->dir, name, &f) < 0)
+		return;
+	if (!f.busy && add(fs, &f, &v) == 0) {
+		v->listed = true;
+		v->state = SALVAGE_STUCK;
+	}
+	ledger_found_release(&f);
+}
+
+void salvage_release(struct staging *g)
+{
+	struct salvage *v, *next;
+
+	if (g->salvage_timer.data)
+		ev_timer_stop(g->fs->ev, &g->salvage_timer);
+	DL_FOREACH_SAFE (g->salvage, v, next) {
+		unrest(v);
+		thread_unref(STEAL(v->thread));
+		keep_salvage(v);
+	}
+	g->salvage = NULL;
+}
+
+/* ---- when ---- */
+
+static bool has_thread(const struct salvage *v)
+{
+	const struct thread *t = thread_find(v->fs, v->rec.thread);
+
+	return t ? !t->removed && (t->known || v->listed) : v->listed;
+}
+
+/* Somebody writes to it: what he does comes first, and is what is compared with then. */
+static bool is_being_written(const struct salvage *v)
+{
+	const struct thread *t = thread_find(v->fs, v->rec.thread);
+	const struct node *n = t ? node_find(t, v->rec.path) : NULL;
+
+	return n && n->stage && !stage_is_clean(n->stage);
+}
+
+static void try(struct salvage *v)
+{
+	unrest(v);
+	if (!has_thread(v)) {
+		v->state = SALVAGE_NO_THREAD;
+		return;
+	}
+	if (is_being_written(v)) {
+		v->next_ms = clock_ms() + BUSY_MS;
+		return;
+	}
+	if (thread_get(v->fs, v->rec.thread, &v->thread) < 0) {
+		v->state = SALVAGE_NO_THREAD;
+		return;
+	}
+	v->state = SALVAGE_RUNS;
+	v->fs->staging->running++;
+	salvage_run(v);
+}
+
+static void on_timer(struct ev_loop *ev, ev_timer *w, int revents UNUSED)
+{
+	struct staging *g = w->data;
+
+	ev_timer_stop(ev, w);
+	schedule(g->fs);
+}
+
+static void schedule(struct fs *fs)
+{
+	struct staging *g = fs->staging;
+	struct salvage *v;
+	int64_t now = clock_ms(), first = INT64_MAX;
+
+	if (!g || fs->ending)
+		return;
+	DL_FOREACH (g->salvage, v) {
+		if (v->state == SALVAGE_WAITS && v->next_ms <= now && g->running < AT_ONCE)
+			try(v);
+		if (v->state == SALVAGE_WAITS)
+			first = MIN(first, v->next_ms);
+	}
+	if (first == INT64_MAX || g->running >= AT_ONCE)
+		return;
+	if (!g->salvage_timer.data)
+		ev_init(&g->salvage_timer, on_timer);
+	g->salvage_timer.data = g;
+	g->salvage_timer.repeat = (double)MAX(first - now, 10) / 1e3;
+	ev_timer_again(fs->ev, &g->salvage_timer);
+}
+
+void salvage_begin(struct fs *fs)
+{
+	schedule(fs);
+}
+
+static void pump_stages(struct fs *fs)
+{
+	struct stage *s, *next;
+
+	DL_FOREACH_SAFE2(fs->staging->dirty, s, next, book_next)
+	stage_pump(s);
+}
+
+static void note_failure(struct salvage *v, int err, const char *message)
+{
+	bool changed;
+
+	v->pause_ms = v->pause_ms ? MIN(v->pause_ms * 2, PAUSE_LAST_MS) : PAUSE_FIRST_MS;
+	v->next_ms = clock_ms() + v->pause_ms;
+	v->state = stage_error_is_final(err) ? SALVAGE_STUCK : SALVAGE_WAITS;
+	v->resting = v->state == SALVAGE_WAITS;
+	if (v->resting)
+		thread_ref(v->thread)->resting++;
+	v->rec.error = err;
+	(void)!ledger_entry_write(v->spool.entry, &v->rec, &changed);
+	if (!v->fs->ending)
+		thread_failed(v->thread, v->rec.path, err, message);
+}
+
+void salvage_ended(struct salvage *v, int err, const char *message)
+{
+	struct fs *fs = v->fs;
+	struct thread *t = v->thread;
+
+	fs->staging->running--;
+	if (err < 0) {
+		note_failure(v, err, message);
+		if (!v->resting)
+			v->thread = NULL;
+	} else {
+		log_info("thread %s: what was written before is in the sandbox now", t->id);
+		DL_DELETE(fs->staging->salvage, v);
+		v->thread = NULL;
+		free_salvage(v);
+	}
+	thread_unref(t);
+	if (fs->ending)
+		return;
+	pump_stages(fs);
+	schedule(fs);
+}
+
+/* ---- others ask ---- */
+
+static bool wake(struct salvage *v)
+{
+	if (v->state == SALVAGE_RUNS)
+		return false;
+	unrest(v);
+	v->rec.error = 0;
+	v->state = SALVAGE_WAITS;
+	v->next_ms = 0;
+	return true;
+}
+
+void salvage_wake(struct thread *t)
+{
+	struct salvage *v;
+	bool any = false;
+
+	DL_FOREACH (t->fs->staging->salvage, v) {
+		int e = remote_errno(v->rec.error);
+
+		if (strcmp(v->rec.thread, t->id) == 0 && v->state == SALVAGE_WAITS &&
+		    (e == ENOTCONN || e == ETIMEDOUT))
+			any |= wake(v);
+	}
+	if (any)
+		schedule(t->fs);
+}
+
+void salvage_retry(struct fs *fs)
+{
+	struct salvage *v;
+
+	DL_FOREACH (fs->staging->salvage, v) {
+		v->listed = true; /* who asks for it wants it, with a new sandbox if need be */
+		v->pause_ms = 0;
+		(void)wake(v);
+	}
+	schedule(fs);
+}
+
+int salvage_discard(struct fs *fs, const char *name)
+{
+	struct salvage *v;
+
+	DL_FOREACH (fs->staging->salvage, v) {
+		if (strcmp(v->name, name) == 0)
+			break;
+	}
+	if (!v)
+		return -ENOENT;
+	if (v->state == SALVAGE_RUNS)
+		return -EBUSY;
+	(void)wake(v); /* for the account */
+	DL_DELETE(fs->staging->salvage, v);
+	free_salvage(v);
+	return 0;
+}
+
+bool salvage_is_at(const struct node *n)
+{
+	const struct staging *g = n->fs->staging;
+	const struct salvage *v;
+	char *path CLEANUP_FREE = NULL;
+
+	if (!g || g->running == 0 || node_rel_path(n, &path) < 0)
+		return false;
+	DL_FOREACH (g->salvage, v) {
+		if (v->state == SALVAGE_RUNS && v->thread == n->thread && v->path &&
+		    strcmp(v->path, path) == 0)
+			return true;
+	}
+	return false;
+}
+
+const struct salvage *salvage_next(const struct fs *fs, const struct salvage *last,
+				   struct salvage_view *ret)
+{
+	const struct salvage *v = last ? last->next : fs->staging ? fs->staging->salvage : NULL;
+
+	if (!v)
+		return NULL;
+	*ret = (struct salvage_view){ .name = v->name,
+				      .thread = v->rec.thread,
+				      .path = v->rec.path,
+				      .bytes = v->spool.bytes - MIN(v->rec.from, v->spool.bytes),
+				      .state = v->state,
+				      .error = v->rec.error };
+	return v;
+}

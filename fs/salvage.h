@@ -1,0 +1,49 @@
+/*
+ * What an earlier daemon left in the ledger (or this one gave up) goes to its
+ * sandbox, in the background: a look at the file first. If it is the version that was
+ * written over, or there is none, the content takes its place; if it has the
+ * content already, nothing is to be done; otherwise both are kept, the content beside it as
+ * NAME.threadfs-conflict-DATE. A record goes when the sandbox has confirmed it, with its size.
+ * Loop thread only, but for salvage_gather().
+ */
+#pragma once
+
+#include "node.h"
+#include "staging.h"
+
+/* For status. */
+enum salvage_state {
+	SALVAGE_WAITS, /* for its turn, or for the next try */
+	SALVAGE_RUNS,
+	SALVAGE_STUCK, /* the sandbox refuses it: somebody has to do something */
+	SALVAGE_NO_THREAD,
+};
+struct salvage_view {
+	const char *name; /* of the record */
+	const char *thread, *path;
+	uint64_t bytes;
+	enum salvage_state state;
+	int error; /* of the last try; 0: none failed */
+};
+
+/* Takes what is there for this source and user and nobody has. Before the loop has anything of the
+ * mount. */
+int salvage_gather(struct fs *fs) MUST_CHECK;
+/* The mount answers: begins. */
+void salvage_begin(struct fs *fs);
+/* One more record, which was just given up. */
+void salvage_add(struct fs *fs, const char *name);
+void salvage_release(struct staging *g);
+
+/* The thread's sandbox answers; somebody asks for another try; and for its end: 0, -ENOENT,
+ * -EBUSY. */
+void salvage_wake(struct thread *t);
+void salvage_retry(struct fs *fs);
+int salvage_discard(struct fs *fs, const char *name) MUST_CHECK;
+/* Whether one is on its way to this very file: nothing else should be. */
+bool salvage_is_at(const struct node *n);
+
+/* The next one behind `last` (NULL: the first); false: there is none. */
+struct salvage;
+const struct salvage *salvage_next(const struct fs *fs, const struct salvage *last,
+				   struct salvage_view *ret);

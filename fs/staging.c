@@ -1,0 +1,122 @@
+/* The mount's side of what outlives the daemon: see staging.h. */
+#include "staging.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <utlist.h>
+
+#include "clock.h"
+#include "log.h"
+#include "salvage.h"
+#include "stage_i.h"
+
+enum { WAKE_AFTER_MS = 2000 }; /* who failed a moment ago would fail again */
+
+/* The same place has the same text, whoever mounts it. */
+static char *source_of(const struct options *o)
+{
+	const char *what = o->source == SOURCE_EMBEDDED ? o->data : o->url;
+	char *text;
+
+	if (asprintf(&text, "%s%s", o->source == SOURCE_EMBEDDED ? "embedded:" : "",
+		     what ?: o->source_text ?: "") < 0)
+		return NULL;
+	return text;
+}
+
+int staging_open(struct fs *fs, struct buf *why)
+{
+	struct staging *g = calloc(1, sizeof(*g));
+	int r = g ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		g->fs = fs;
+		g->source = source_of(fs->opt);
+		g->dir = g->source ? ledger_open(fs->cache_dir, true) : -ENOMEM;
+		r = MIN(g->dir, 0);
+		fs->staging = g;
+	}
+	if (r == 0)
+		r = salvage_gather(fs);
+	if (r < 0)
+		buf_printf(why, "cannot use %s/" LEDGER_DIR ": %s", fs->opt->cache,
+			   r == -EPERM   ? "others than you may write there"
+			   : r == -ELOOP ? "it is not a directory"
+					 : strerrordesc_np(-r));
+	return r;
+}
+
+void staging_free(struct staging *g)
+{
+	if (!g)
+		return;
+	g->fs->staging = NULL;
+	if (g->sweep.data)
+		ev_timer_stop(g->fs->ev, &g->sweep);
+	salvage_release(g);
+	if (g->dir >= 0) {
+		(void)!fsync(g->dir);
+		close(g->dir);
+	}
+	free(g->source);
+	free(g);
+}
+
+int staging_shelve(struct stage *s)
+{
+	struct spool *c = s->appending ? &s->queue : &s->spool;
+	struct staging *g = s->fs->staging;
+	char name[LEDGER_NAME + 1];
+	int r;
+
+	if (!g || s->orphan || !stage_is_dirty(s) || s->sent >= s->content)
+		return 0;
+	r = stage_note_now(s);
+	if (!c->entry || !c->entry->name[0])
+		return r < 0 ? r : -EIO;
+	strcpy(name, c->entry->name);
+	if (s->fs->ending)
+		(void)!fdatasync(c->fd);
+	ledger_entry_keep(STEAL(c->entry));
+	flock(c->fd, LOCK_UN);
+	if (!s->fs->ending)
+		salvage_add(s->fs, name);
+	return 0;
+}
+
+static bool is_unreachable(int err)
+{
+	int e = remote_errno(err);
+
+	return e == ENOTCONN || e == ETIMEDOUT;
+}
+
+void staging_wake(struct thread *t)
+{
+	struct staging *g = t->fs->staging;
+	struct stage *s, *next;
+
+	if (!g || t->fs->ending)
+		return;
+	DL_FOREACH_SAFE2(g->dirty, s, next, book_next)
+	{
+		if (s->n->thread == t && is_unreachable(s->last_error) &&
+		    clock_ms() - s->failed_ms >= WAKE_AFTER_MS)
+			stage_wake(s);
+	}
+	salvage_wake(t);
+}
+
+void staging_retry(struct fs *fs)
+{
+	struct stage *s, *next;
+
+	if (!fs->staging)
+		return;
+	DL_FOREACH_SAFE2(fs->staging->dirty, s, next, book_next)
+	stage_wake(s);
+	salvage_retry(fs);
+}

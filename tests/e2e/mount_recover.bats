@@ -1,0 +1,247 @@
+#!/usr/bin/env bats
+# What was written and no sandbox has confirmed when the daemon is killed: it comes back.
+
+load ../lib/mount
+
+setup() {
+	mount_setup
+	mount_start
+	thread
+	mkdir "$T/saved"
+}
+
+teardown() {
+	teardown_mount
+}
+
+# write_and_wait PATH MODE BYTES-FILE: opens it, writes, and stays.
+write_and_wait() {
+	spawn "$PYTHON" -I -S -c '
+import sys, time
+f = open(sys.argv[1], sys.argv[2])
+f.write(open(sys.argv[3], "rb").read())
+f.flush()
+time.sleep(600)' "$@"
+}
+
+# noted N: so many records are there.
+noted() {
+	[ "$(find "$CACHE/pending" -type f | wc -l)" = "$1" ]
+}
+
+has_size() {
+	[ "$(stat -c %s "$2")" = "$1" ]
+}
+
+kill_daemon() {
+	cd /
+	kill -KILL "$MOUNT_PID"
+	wait "$MOUNT_PID" || true
+	mount_end_spawned_
+	wait_until not_mounted "$M"
+}
+
+again() {
+	mount_start "$@"
+	W=$M/threads/demo
+	cd "$W"
+}
+
+server() {
+	pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")"
+}
+
+@test "new, changed, appended to, large and empty files outlive a killed daemon" {
+	local old
+
+	head -c 300000 /dev/urandom >"$T/new"
+	head -c 20000000 /dev/urandom >"$T/large"
+	printf 'tiny' >"$T/tiny"
+	printf 'XY' >"$T/xy"
+	: >"$T/none"
+	echo one >outputs/log
+	cp "$T/new" outputs/changed
+	chmod 0640 outputs/changed
+	write_and_wait outputs/new wb "$T/new"
+	write_and_wait outputs/large wb "$T/large"
+	write_and_wait outputs/tiny wb "$T/tiny"
+	write_and_wait outputs/empty wb "$T/none"
+	write_and_wait outputs/changed r+b "$T/xy"
+	write_and_wait outputs/log ab "$T/tiny"
+	wait_until noted 6
+	wait_until jq -e '.pending | map(select(.record)) | length >= 5' .ctl/status.json
+	sleep 0.5 # every acknowledged write older than a quarter of a second
+	[ "$(stat -c %a "$CACHE/pending")" = 700 ]
+	[ "$(stat -c %a "$CACHE"/pending/* | sort -u)" = 600 ]
+	kill_daemon
+	run "$THREADFS" recover --cache "$CACHE"
+	[ "$status" = 0 ]
+	[ "${#lines[@]}" = 7 ]
+	[[ $output == *"demo/outputs/log (appended)"* ]]
+	again
+	wait_until noted 0
+	old=$(head -c 2 "$T/xy"; tail -c +3 "$T/new" | sha256sum)
+	[ "$(head -c 2 outputs/changed; tail -c +3 outputs/changed | sha256sum)" = "$old" ]
+	[ "$(stat -c %a outputs/changed)" = 640 ]
+	cmp outputs/new "$T/new"
+	cmp outputs/large "$T/large"
+	cmp outputs/tiny "$T/tiny"
+	[ "$(cat outputs/log)" = $'one\ntiny' ]
+	[ -f outputs/empty ] && [ ! -s outputs/empty ]
+	[ "$(sandbox 'ls -A outputs | wc -l')" = 6 ]
+	jq -e '.pending == []' .ctl/status.json
+	jq -e '.recovery == [] and .totals.pending_files == 0' "$M/.ctl/status.json"
+}
+
+@test "killed while a large cp is under way" {
+	head -c 100000000 /dev/urandom >"$T/big"
+	spawn sh -c 'head -c 60000000 "$1"; exec sleep 600' - "$T/big" >outputs/big
+	wait_until noted 1
+	wait_until has_size 60000000 outputs/big
+	sleep 0.5
+	kill_daemon
+	again
+	wait_until noted 0
+	cmp -n 60000000 "$T/big" outputs/big
+	[ "$(stat -c %s outputs/big)" = 60000000 ]
+}
+
+@test "killed while close waits for a sandbox that stands still" {
+	local server
+
+	head -c 500000 /dev/urandom >"$T/a"
+	server=$(server)
+	spawn "$PYTHON" -I -S -c '
+import os, sys, time
+f = open(sys.argv[1], "wb")
+f.write(open(sys.argv[2], "rb").read())
+while not os.path.exists(sys.argv[3]):
+    time.sleep(0.05)
+f.close()' outputs/a "$T/a" "$T/go"
+	wait_until noted 1
+	kill -STOP "$server"
+	touch "$T/go"
+	sleep 0.5
+	kill_daemon
+	again
+	kill -CONT "$server"
+	wait_until noted 0
+	cmp "$T/a" outputs/a
+	expect_errors
+}
+
+@test "a target that was changed meanwhile: both are kept" {
+	local beside
+
+	echo old >outputs/f
+	printf 'mine, and longer' >"$T/mine"
+	printf 'mine!' >"$T/same"
+	write_and_wait outputs/f wb "$T/mine"
+	write_and_wait outputs/new wb "$T/mine"
+	write_and_wait outputs/same wb "$T/same"
+	wait_until noted 3
+	sleep 0.5
+	kill_daemon
+	echo theirs >"$DATA/users/default/threads/demo/user-data/outputs/f"
+	echo theirs >"$DATA/users/default/threads/demo/user-data/outputs/new"
+	# the same as was written is no conflict: perhaps it was sent and nobody heard
+	cp "$T/same" "$DATA/users/default/threads/demo/user-data/outputs/same"
+	again
+	wait_until noted 0
+	[ "$(cat outputs/f outputs/new)" = $'theirs\ntheirs' ]
+	beside=$(echo outputs/f.threadfs-conflict-*)
+	cmp "$beside" "$T/mine"
+	cmp outputs/new.threadfs-conflict-* "$T/mine"
+	cmp outputs/same "$T/same"
+	[ "$(ls outputs | wc -l)" = 5 ]
+}
+
+@test "without a mount: list, save, discard; nothing is removed by looking" {
+	local record
+
+	printf 'content' >"$T/c"
+	write_and_wait $'outputs/\e[31mred' wb "$T/c"
+	write_and_wait outputs/b wb "$T/c"
+	wait_until noted 2
+	sleep 0.5
+	# somebody has them: they are his
+	run "$THREADFS" recover --cache "$CACHE" --discard --all
+	[ "$status" = 1 ]
+	noted 2
+	kill_daemon
+	run "$THREADFS" recover --cache "$CACHE" --list
+	[ "$status" = 0 ]
+	[[ $output != *$'\e'* ]]
+	[[ $output == *'\x1b[31mred'* ]]
+	"$THREADFS" recover --cache "$CACHE" --save "$T/saved"
+	[ "$(cat "$T/saved/demo/outputs/b")" = content ]
+	[ "$(cat "$T/saved/demo/outputs/"$'\e[31mred')" = content ]
+	"$THREADFS" recover --cache "$CACHE" --save "$T/saved" # a second time beside it
+	[ "$(cat "$T"/saved/demo/outputs/b.*)" = content ]
+	noted 2
+	record=$("$THREADFS" recover --cache "$CACHE" | awk '/outputs\/b$/ { print $1 }')
+	"$THREADFS" recover --cache "$CACHE" --discard "$record"
+	noted 1
+	# damaged and foreign ones stay, and are told of
+	echo noise >"$CACHE/pending/$(find "$CACHE/pending" -type f -printf %f)"
+	echo noise >"$CACHE/pending/foreign"
+	ln -s /etc/passwd "$CACHE/pending/00000000-0000-0000-0000-000000000000"
+	run "$THREADFS" recover --cache "$CACHE"
+	[ "$status" = 1 ]
+	[[ $output == *"is left alone: it is damaged"* ]]
+	[[ $output == *"is left alone: a symbolic link"* ]]
+	again
+	jq -e '.totals.refused_records == 3' "$M/.ctl/status.json"
+	grep -q "is left alone" "$LOG"
+	[ "$(find "$CACHE/pending" | wc -l)" = 4 ]
+	cd /
+	mount_stop
+	rm -r "$CACHE/pending"
+	ln -s "$T/home" "$CACHE/pending"
+	run "$THREADFS" mount "${MOUNT_ARGS[@]}"
+	[ "$status" = 1 ]
+	[[ $output == *"$CACHE/pending"* ]]
+	rm "$CACHE/pending"
+}
+
+@test "SIGTERM with a sandbox that stands still: bounded, and nothing is lost" {
+	local server
+
+	mount_stop
+	again -o timeout=2
+	head -c 500000 /dev/urandom >"$T/a"
+	ls outputs >/dev/null
+	server=$(server)
+	kill -STOP "$server"
+	write_and_wait outputs/a wb "$T/a"
+	wait_until noted 1
+	cd /
+	kill -TERM "$MOUNT_PID"
+	wait_for $((60 * SLOW)) pid_gone "$MOUNT_PID"
+	kill -CONT "$server" 2>/dev/null || true
+	mount_end_spawned_
+	noted 1
+	expect_errors
+	again
+	wait_until noted 0
+	cmp "$T/a" outputs/a
+}
+
+@test "an upload that failed is tried again when asked, and when the sandbox returns" {
+	mkdir outputs/d
+	printf 'content' >"$T/c"
+	write_and_wait outputs/d/f wb "$T/c"
+	wait_until noted 1
+	sleep 0.5
+	kill_daemon
+	rm -r "$DATA/users/default/threads/demo/user-data/outputs/d"
+	again
+	wait_until jq -e '.recovery[0].state == "refused" and .recovery[0].error == "ENOENT"' "$M/.ctl/status.json"
+	[[ "$("$THREADFS" status "$M")" == *"demo/outputs/d/f  7 B  refused (ENOENT)"* ]]
+	noted 1
+	mkdir outputs/d
+	"$THREADFS" recover "$M" --retry
+	wait_until noted 0
+	[ "$(cat outputs/d/f)" = content ]
+	expect_errors
+}
