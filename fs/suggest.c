@@ -32,8 +32,9 @@ unsigned suggest_distance(const char *a, const char *b)
 
 void suggest_try(struct suggestion *s, const char *candidate)
 {
-	/* Of a short word not everything may be replaced: "xy" does not mean "ro". */
-	size_t enough = MIN(strlen(s->word), strlen(candidate)) / 3 + 1;
+	/* Of a short word not everything may be replaced: "xy" does not mean "ro",
+	 * nor "foo" "top". */
+	size_t enough = (MIN(strlen(s->word), strlen(candidate)) + 2) / 3;
 	unsigned distance = suggest_distance(s->word, candidate);
 
 	if (distance > enough || (s->nearest && distance >= s->distance))
