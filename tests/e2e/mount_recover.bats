@@ -227,7 +227,7 @@ f.close()' outputs/a "$T/a" "$T/go"
 	cmp "$T/a" outputs/a
 }
 
-@test "an upload that failed is tried again when asked, and when the sandbox returns" {
+@test "an upload that the sandbox refused is tried again when asked" {
 	mkdir outputs/d
 	printf 'content' >"$T/c"
 	write_and_wait outputs/d/f wb "$T/c"
@@ -243,5 +243,29 @@ f.close()' outputs/a "$T/a" "$T/go"
 	"$THREADFS" recover "$M" --retry
 	wait_until noted 0
 	[ "$(cat outputs/d/f)" = content ]
+	expect_errors
+}
+
+@test "an upload that failed is tried again by itself when the sandbox returns" {
+	local server
+
+	mount_stop
+	again -o timeout=2
+	head -c 500000 /dev/urandom >"$T/a"
+	ls outputs >/dev/null
+	server=$(server)
+	kill -STOP "$server"
+	run "$PYTHON" -I -S -c '
+import sys
+f = open(sys.argv[1], "wb")
+f.write(open(sys.argv[2], "rb").read())
+f.close()' outputs/a "$T/a"
+	[ "$status" != 0 ] # who closed it was told
+	noted 1
+	jq -e '.pending[0].path == "outputs/a" and .pending[0].error' .ctl/status.json
+	kill -CONT "$server" 2>/dev/null || true
+	wait_for $((120 * SLOW)) noted 0
+	cmp "$T/a" outputs/a
+	[ "$(sandbox 'wc -c <outputs/a')" = 500000 ]
 	expect_errors
 }
