@@ -38,12 +38,13 @@ below() {
 	[ "$(du -sm "$CACHE" | cut -f 1)" -lt 100 ]
 }
 
-@test "1,000 open files (250 in older dialects)" {
-	local files=1000
+@test "1,000 open files" {
+	local files=1000 step=1
 
-	[ "$DIALECT" = aiod ] || files=250
+	# Each read is a request, and those of the others take longer.
+	[ "$DIALECT" = aiod ] || step=10
 	sandbox "mkdir workspace/many; cd workspace/many; for i in {1..$files}; do head -c 100000 /dev/zero >\$i; done"
-	"$PYTHON" - "$M" "$files" <<-'PY'
+	"$PYTHON" - "$M" "$files" "$step" <<-'PY'
 		import json, os, resource, sys
 		resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
 		fds = [os.open(f"workspace/many/{i + 1}", os.O_RDONLY) for i in range(int(sys.argv[2]))]
@@ -51,7 +52,7 @@ below() {
 		    assert os.read(fd, 10) == bytes(10)
 		with open(sys.argv[1] + "/.ctl/status.json") as f:
 		    assert json.load(f)["totals"]["open_files"] == len(fds)
-		for fd in fds:
+		for fd in fds[:: int(sys.argv[3])]:
 		    assert len(os.pread(fd, 100000, 50000)) == 50000
 	PY
 	below 128

@@ -352,10 +352,9 @@ contains() {
 	cat outputs/part.* | cmp - "$T/f"
 }
 
-@test "1 GiB in and out (256 MiB in older dialects)" {
+@test "1 GiB in and out" {
 	local mib=1024
 
-	[ "$DIALECT" = aiod ] || mib=256
 	mount_start -o timeout=120
 	thread
 	head -c 64M /dev/urandom >"$T/piece"
