@@ -44,7 +44,7 @@ kill_daemon() {
 again() {
 	mount_start "$@"
 	W=$M/threads/demo
-	cd "$W"
+	cd "$W" || exit
 }
 
 server() {
