@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "entry.h"
+#include "cache.h"
 #include "log.h"
 #include "salvage_i.h"
 
@@ -48,22 +48,15 @@ static char *path_in(struct remote *r, struct sandbox *sb)
 
 /* ---- the end: is it there, with its size? ---- */
 
-/* Whoever has looked before has seen something else. */
+/* Whoever has looked before may have seen something else: as if the sandbox told of it. */
 static void tell(struct salvage *v)
 {
-	struct node *n = node_find(v->thread, v->path);
-	char *dir CLEANUP_FREE = strdup(v->path);
-	char *slash = dir ? strrchr(dir, '/') : NULL;
-	struct node *parent;
+	struct watch_event ev = { .type = WATCH_CREATE, .relative = v->path, .size = -1 };
 
-	if (n)
-		node_void_attr(n);
-	if (slash)
-		*slash = '\0';
-	parent = dir ? node_find(v->thread, slash ? dir : "") : NULL;
-	if (parent)
-		entry_doubted(parent, slash ? slash + 1 : dir);
 	v->thread->writes++;
+	cache_event(v->thread, &ev);
+	ev.type = WATCH_WRITE;
+	cache_event(v->thread, &ev);
 }
 
 static void start_look(struct remote *r, struct sandbox *sb)
@@ -351,7 +344,7 @@ static void on_compared(struct remote *r, int err)
 	else if (v->rec.kind == LEDGER_APPEND)
 		append(v); /* what is not there yet */
 	else
-		finish(v, 0);
+		prove(v);
 }
 
 static void compare_last(struct salvage *v, uint64_t bytes)
