@@ -120,6 +120,42 @@ static void make_on_loop(void *ctx)
 	}
 }
 
+struct names_on_loop {
+	struct fs *fs;
+	char **names;
+	size_t count;
+};
+
+static void know_on_loop(void *ctx)
+{
+	const struct names_on_loop *c = ctx;
+	struct thread *t;
+
+	for (size_t i = 0; i < c->count; i++) {
+		if (thread_get(c->fs, c->names[i], &t) < 0)
+			continue;
+		thread_set_known(t, true);
+		thread_unref(t);
+	}
+}
+
+/*
+ * The threads of earlier mounts, so that the status tells of them before anybody
+ * has listed the directory. That does it again, and tells what went wrong.
+ */
+static void know_threads(struct mount *m)
+{
+	struct names_on_loop c = { .fs = &m->fs };
+
+	if (m->opt->source == SOURCE_URL ||
+	    provider_threads(m->fs.provider, m->opt->user, &c.names, &c.count) < 0)
+		return;
+	loop_run(m->fs.loop, know_on_loop, &c);
+	for (size_t i = 0; i < c.count; i++)
+		free(c.names[i]);
+	free(c.names);
+}
+
 /* Of a sandbox by its URL: does it answer, does it take the key? */
 static int try_given(struct mount *m, struct buf *why)
 {
@@ -192,6 +228,7 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 	if (r == 0)
 		r = try_given(m, why);
 	if (r == 0) {
+		know_threads(m);
 		guardian_begin(&m->guardian, o->mountpoint);
 		r = session_open(&m->fs, on_ended, m, why);
 	}

@@ -140,6 +140,9 @@ teardown() {
 	chmod 0700 "$T/data"
 	echo x >"$T/data/users/default/threads/old/user-data/uploads/f"
 	mount_start
+	# before anybody has listed them
+	same "$(jq -r '.threads[] | .thread + " " + .state' "$M/.ctl/status.json")" 'old cold'
+	grep -q '^old .*cold' "$M/.ctl/status"
 	same "$(ls "$M/threads")" old
 	same "$(cat "$M/threads/old/uploads/f")" x
 }
