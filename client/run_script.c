@@ -147,6 +147,10 @@ static const char feeder[] =
 /*
  * DIR FEEDER [NAME=VALUE…]. The run is in the foreground, as only that keeps
  * its signals as they are. setsid is what becomes bash: the pid stays.
+ *
+ * A script of one line runs so that bash complains of it as of one behind -c, without the
+ * name of a file of ours; but not on the command line, where a `pkill -f` of it would
+ * find it. One of more lines keeps the numbers of its lines, and what functions have.
  */
 static const char alone[] =
 	"d=$1 f=$2; shift 2; s=$(type -P setsid) e=$(type -P env)\n"
@@ -157,7 +161,9 @@ static const char alone[] =
 	"echo up; exec >/dev/null\n"
 	"(born $BASHPID >\"$d/child\" && [ ! -e \"$d/killed\" ] && [ -e \"$d/once\" ] ||\n"
 	"{ read -r k <\"$d/killed\"; exit $((128 + ${k:-9})); }\n"
-	"exec \"$e\" -u LC_ALL \"$@\" \"$s\" \"$BASH\" \"$d/script\") \\\n"
+	"c=(\"$d/script\"); [[ $(<\"$c\") == *$'\\n'* ]] || { exec 9<\"$c\" || exit\n"
+	"c=(-c 'eval \"exec 9<&-;$(</proc/self/fd/9)\"' bash); }\n"
+	"exec \"$e\" -u LC_ALL \"$@\" \"$s\" \"$BASH\" \"${c[@]}\") \\\n"
 	"<&7 >\"$d/o\" 2>\"$d/e\" 3>&- 4>&- 5<&- 6<&- 7<&-\n"
 	"r=$?; [ -z \"$f\" ] || kill -9 -- -$f $f; exec 7<&-; finish \"$d\" $r\n";
 
@@ -365,8 +371,8 @@ void run_script_kill(struct buf *to, const char *id, int signal)
 
 /*
  * A process of its own that was started needs its directory until bash has
- * opened the script, which it has as fd 255 (in the middle of an exec there is
- * no command line). Twice, as somebody may be writing
+ * opened the script, which it has as fd 255 or before it is bash (in the middle of an exec
+ * there is no command line). Twice, as somebody may be writing
  * there.
  */
 void run_script_drop(struct buf *to, const char *id)

@@ -403,7 +403,12 @@ tx() {
 	holds "$T/e" err
 	tx . -- true
 	refute tx . -- false
+	# as behind bash -c: nothing of how it is run
 	run -127 tx . -- no-such-command-here
+	[ "$output" = 'bash: line 1: no-such-command-here: command not found' ]
+	run -126 tx . -- /etc
+	[ "$output" = 'bash: line 1: /etc: Is a directory' ]
+	[ "$(tx . -- bash -c 'echo /proc/self/fd/*')" = "$(tx . -- bash -c $'true\necho /proc/self/fd/*')" ]
 	run tx . -- sh -c 'kill -TERM $$'
 	[ "$status" = 143 ]
 }
