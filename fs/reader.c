@@ -247,6 +247,12 @@ static bool end_is_known(const struct reader *r)
 	       (node_is_fresh(r->node) && attr_same_version(&r->node->attr, &r->version));
 }
 
+/* What is under way will bring it, whatever else failed. */
+static bool is_coming(const struct reader *r, const struct read_op *op)
+{
+	return r->spooling ? r->stream && op->offset >= r->spool_from : reader_is_near(r, op);
+}
+
 /* Returns whether the list may be gone through further. */
 static bool arrange_or_fail(struct reader *r, struct read_op *op)
 {
@@ -272,7 +278,8 @@ static bool arrange_or_fail(struct reader *r, struct read_op *op)
 		reader_check(r);
 		return true;
 	}
-	if (r->error && !r->stream) {
+	/* The kernel asks twice, for many pages and for one. */
+	if (r->error && !is_coming(r, op)) {
 		if (clock_ms() < r->error_until) {
 			reader_answer(r, op, r->error, NULL, 0);
 			return false;

@@ -14,6 +14,7 @@ enum {
 	RETRIES_MOST = 6,
 	RETRIES_BROKEN = 2, /* of these after an answer that broke off */
 	PAUSE_MS = 25,      /* before the second one; then twice as long each time */
+	LEFT_MS = 1000,     /* at least, after it was looked whether the sandbox lives */
 };
 
 static void acquire(struct remote *r);
@@ -173,10 +174,21 @@ static void on_called(struct call *call)
 	finish(r, err, message);
 }
 
+/* What the operation may take; that the sandbox was asked first whether it lives counts. */
+static int64_t time_left(const struct remote *r)
+{
+	int64_t limit = r->thread->fs->opt->timeout_ms;
+
+	if (r->timeout_ms != 0)
+		return MAX(r->timeout_ms, 0);
+	if (!r->suspected || r->suspected != r->sb)
+		return limit;
+	return MIN(limit, MAX(limit - (clock_ms() - r->asked_ms), LEFT_MS));
+}
+
 /* With a lease. False: there is no sandbox to run on. */
 static bool run(struct remote *r)
 {
-	const struct options *opt = r->thread->fs->opt;
 	struct thread *t = r->thread;
 
 	r->sb = tenant_sandbox(r->thread->tenant);
@@ -184,13 +196,24 @@ static bool run(struct remote *r)
 		return false;
 	r->leased = true;
 	r->phase = REMOTE_RUNS;
-	call_init(&r->call, r->timeout_ms == 0 ? opt->timeout_ms : MAX(r->timeout_ms, 0));
+	call_init(&r->call, time_left(r));
 	r->call.done = on_called;
 	r->call.ctx = r;
 	r->start(r, r->sb);
 	if (!r->quiet && !t->own_lease)
 		thread_touch(t); /* the first one: what it takes to watch takes its time, too */
 	return true;
+}
+
+/* Notes which one there is, if any. */
+static bool look_for_sandbox(struct remote *r)
+{
+	struct sandbox *sb = tenant_sandbox(r->thread->tenant);
+
+	r->suspected = sb;
+	if (sb)
+		sandbox_put(sb);
+	return sb;
 }
 
 static void on_acquired(struct call *call)
@@ -200,6 +223,12 @@ static void on_acquired(struct call *call)
 	char *message = STEAL(call->message);
 
 	call_release(call);
+	/* It was dead, and another one is on its way: that may take longer. */
+	if (err == -ETIMEDOUT && r->suspected && !r->cancelled && !look_for_sandbox(r)) {
+		free(message);
+		acquire(r);
+		return;
+	}
 	if (err == 0) {
 		r->leased = true;
 		if (r->cancelled)
@@ -215,8 +244,15 @@ static void on_acquired(struct call *call)
 
 static void acquire(struct remote *r)
 {
+	const struct options *opt = r->thread->fs->opt;
+	int64_t limit = opt->start_timeout_ms;
+
 	r->phase = REMOTE_ACQUIRES;
-	call_init(&r->errand.call, r->thread->fs->opt->start_timeout_ms);
+	r->asked_ms = clock_ms();
+	/* One that is there is not started, only asked whether it lives. */
+	if (look_for_sandbox(r))
+		limit = MIN(limit, opt->timeout_ms);
+	call_init(&r->errand.call, limit);
 	r->errand.call.done = on_acquired;
 	r->errand.call.ctx = r;
 	tenant_acquire(r->thread->tenant, &r->errand);
@@ -231,6 +267,7 @@ void remote_begin(struct remote *r, struct thread *t,
 	r->done = done;
 	r->leased = r->cancelled = false;
 	r->retries = 0;
+	r->suspected = NULL;
 	r->began_ms = clock_ms();
 	if (t->removed) { /* somebody is still in there */
 		r->phase = REMOTE_RUNS;

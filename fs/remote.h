@@ -37,6 +37,9 @@ struct remote {
 	bool leased, cancelled;
 	unsigned retries;
 	int64_t began_ms;
+	/* What was there when a lease was asked for, and when: only compared, never used. */
+	const struct sandbox *suspected;
+	int64_t asked_ms;
 	ev_timer pause; /* before another try */
 	struct job fail_job;
 	int fail_error;
