@@ -253,7 +253,7 @@ socket_of() {
 		.totals.threads == 2 and .totals.states.active == 1 and .totals.states.cold == 1 and
 		(.totals | .open_files == 0 and .requests > 0 and .waiting == 0)
 	' "$M/.ctl/status.json"
-	[[ "$("$THREADFS" --version)" == "threadfs $(jq -r .version "$M/.ctl/status.json")" ]]
+	[[ "$("$THREADFS" --version)" == "threadfs $(jq -r .version "$M/.ctl/status.json")"* ]] # and the commit
 	[[ "$(cat "$M/.ctl/status")" == *"2 threads"*"embedded: on $M"* ]]
 }
 
@@ -270,37 +270,18 @@ socket_of() {
 	is demo ".state == \"active\" and .pid != $pid and .restarts == 1"
 }
 
-@test "the metrics are in Prometheus' format and agree with the status" {
+@test "the metrics agree with the status" {
+	local sample
+
 	mount_start
 	thread
 	echo x >outputs/f
 	exec 5<outputs/f
 	wait_until is demo '.leases == 2' # a listing in the background has one, too
-	python3 - "$M/.ctl/metrics" <<-'PY'
-		import re, sys
-		types, seen, values = {}, set(), {}
-		for line in open(sys.argv[1]):
-		    assert line.endswith("\n")
-		    line = line[:-1]
-		    if line.startswith("# TYPE "):
-		        _, _, name, kind = line.split(" ")
-		        assert kind in ("counter", "gauge") and name not in types, line
-		        types[name] = kind
-		    elif line.startswith("#"):
-		        assert re.fullmatch(r"# HELP [a-z_]+ \S.*", line), line
-		    else:
-		        m = re.fullmatch(r'([a-z_]+)(\{([a-z_]+="[^"\n]*",?)+\})? ([-+.e0-9]+)', line)
-		        assert m, line
-		        name, labels = m[1], m[2] or ""
-		        assert name in types and (name, labels) not in seen, line
-		        assert (types[name] == "counter") == name.endswith("_total"), line
-		        seen.add((name, labels))
-		        values[name + labels] = float(m[4])
-		assert values["threadfs_open_files"] == 1, values
-		assert values['threadfs_threads{state="active"}'] == 1, values
-		assert values['threadfs_thread_leases{thread="demo",user="default"}'] == 2, values
-		assert values["threadfs_requests_total"] > 0
-	PY
+	for sample in 'threadfs_open_files 1' 'threadfs_threads{state="active"} 1' \
+		'threadfs_thread_leases{thread="demo",user="default"} 2'; do
+		grep -qxF "$sample" "$M/.ctl/metrics"
+	done
 }
 
 @test "no secret in any file, in the log, or in the list of processes" {

@@ -283,5 +283,5 @@ print("tried", tried)
 	for name in exec exit_code release destroy status status.json events transfers jobs; do
 		same "$(find .ctl -maxdepth 1 -name "$name")" ".ctl/$name"
 	done
-	same "$(ls "$M/.ctl")" $'config\nmetrics\nstatus\nstatus.json'
+	same "$(ls "$M/.ctl")" $'config\nmetrics\nrecover\nstatus\nstatus.json'
 }

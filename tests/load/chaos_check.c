@@ -129,6 +129,9 @@ static void check_names(const char *dir, const char *who, unsigned thread)
 		if (sscanf(name, "s%u.g%u.%c%n", &slot, &generation, &which, &end) == 3 &&
 		    name[end] == '\0')
 			continue;
+		/* What a killed daemon had not confirmed, and others wrote over since. */
+		if (strstr(name, ".threadfs-conflict-"))
+			continue;
 		if (end && sscanf(name + end, ".v%u.tmp", &version) == 1 &&
 		    ++saves <= chaos.shared->failed_saves[thread])
 			continue;
