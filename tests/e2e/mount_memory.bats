@@ -38,11 +38,13 @@ below() {
 	[ "$(du -sm "$CACHE" | cut -f 1)" -lt 100 ]
 }
 
-@test "1,000 open files" {
+@test "1,000 open files (500 in 1.0)" {
 	local files=1000 step=1
 
-	# Each read is a request, and those of the others take longer.
+	# Each read is a request, and those of the others take longer. In 1.0 all that was read waits
+	# for one shell to tell that it was one version; 1,000 of them took 125 MiB and more.
 	[ "$DIALECT" = aiod ] || step=10
+	[ "$DIALECT" != 1.0 ] || files=500
 	sandbox "mkdir workspace/many; cd workspace/many; for i in {1..$files}; do head -c 100000 /dev/zero >\$i; done"
 	"$PYTHON" - "$M" "$files" "$step" <<-'PY'
 		import json, os, resource, sys
