@@ -407,16 +407,29 @@ static void do_sync(void)
 	check_host();
 }
 
+/*
+ * What must not be done twice may say, when a sandbox dies, that its answer was lost: it has
+ * happened or not, and the name that it takes away tells.
+ */
+static bool happened(const char *gone, const char *what, unsigned tries)
+{
+	if (!fsx.fault_every || tries > 5 ||
+	    (errno != ENOTCONN && errno != EIO && errno != ETIMEDOUT))
+		fail_errno(what);
+	return access(gone, F_OK) && errno == ENOENT;
+}
+
 static void do_rename(void)
 {
 	char from[512], to[512];
+	unsigned tries = 0;
 
 	note(fsx.fd >= 0 ? "rename open" : "rename", 0, 0);
 	path_of(from, sizeof(from), fsx.dir);
 	snprintf(fsx.name, sizeof(fsx.name), "file.%u", ++fsx.generation % 7);
 	path_of(to, sizeof(to), fsx.dir);
-	if (rename(from, to))
-		fail_errno("rename");
+	while (rename(from, to) && !happened(from, "rename", ++tries))
+		;
 	if (!access(from, F_OK) || errno != ENOENT)
 		fail("the old name is still there after a rename");
 	if (fsx.fd < 0)
@@ -426,6 +439,7 @@ static void do_rename(void)
 static void do_recreate(void)
 {
 	bool keep = fsx.fd >= 0 && below(2);
+	unsigned tries = 0;
 	char path[512];
 
 	note(keep ? "orphan" : "recreate", 0, 0);
@@ -433,8 +447,8 @@ static void do_recreate(void)
 	if (!keep)
 		close_file();
 	path_of(path, sizeof(path), fsx.dir);
-	if (unlink(path))
-		fail_errno("unlink");
+	while (unlink(path) && !happened(path, "unlink", ++tries))
+		;
 	if (!access(path, F_OK) || errno != ENOENT)
 		fail("the name is still there after unlink");
 	if (keep) {
