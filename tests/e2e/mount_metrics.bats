@@ -105,7 +105,7 @@ lines() {
 	# with a comma, as people write it, and all
 	MOUNT_NAME=b mount_start -o debug=fuse,file,ctl
 	use_it other
-	id=$(jq -r '.threads[0].sandbox_id' "$M/.ctl/status.json")
+	id=$(jq -r '.threads[] | select(.thread == "other").sandbox_id' "$M/.ctl/status.json")
 	MOUNT_NAME=b mount_stop
 	for topic in fuse file ctl; do
 		[ "$(lines "$topic")" -gt 0 ]
