@@ -567,7 +567,8 @@ static void test_retries_are_bounded(void **state)
 	rogue_add(f->rogue, &(struct rogue_rule){ .action = ROGUE_CLOSE });
 	r = SYNC(f->sb, sandbox_lstat, f->dir, &attr);
 	assert_true(r < 0 && r != -ENOENT && r != -ETIMEDOUT);
-	assert_in_range(rogue_count(f->rogue, NULL, NULL), 2, 6);
+	/* The farewell of the session above is said again meanwhile, six times at most. */
+	assert_in_range(rogue_count(f->rogue, NULL, NULL), 2, 6 + 6);
 	assert_in_range(clock_ms() - start, 0, 10000 * slowness());
 }
 
