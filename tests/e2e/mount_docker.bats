@@ -208,7 +208,7 @@ only() {
 	W=$M/threads/theirs
 	same "$(cat "$W/f")" x
 	"$ENGINE" podman stop -t 1 "$name" >/dev/null
-	run_theirs "$name" 9002
+	wait_until run_theirs "$name" 9002 # its name is free when the engine has removed it
 	is ENOENT stat "$W/f" # it was in the container
 	echo y >"$W/f"
 	grep -q ':9002$' "$W/.ctl/status"

@@ -617,8 +617,8 @@ static void test_cut_answers(void **state)
 	assert_true(good);
 	if (has_ranges(r))
 		assert_int_equal(n, 20 * MIB);
-	else
-		assert_int_equal(n, -EIO);
+	else /* all of it, when it was begun anew before anything was handed out */
+		assert_true(n == -EIO || n == 20 * MIB);
 	close_file(&f);
 }
 
