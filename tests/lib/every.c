@@ -708,14 +708,6 @@ void attempt_release(struct attempt *a)
 
 /* ---- how slow we are ---- */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 bool measuring_is_vain(void)
 {
 #ifdef SANITIZED
