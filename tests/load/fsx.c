@@ -2,7 +2,8 @@
  * A file exerciser: random operations on one file of a mount, each compared with
  * a model in memory; after every fsync and close also what the sandbox really
  * has. The same seed does the same. With -F faults happen between operations
- * (sandboxes die, connections break, the watch ends), which nobody may notice.
+ * (sandboxes die, connections break, the watch ends), which nobody may notice, but
+ * for what is never sent twice: it may say that its answer was lost, once or never done.
  *
  *	fsx [-s SEED] [-n OPERATIONS] [-m MAX-SIZE] [-H HOST-DIR] [-c EVERY]
  *	    [-F EVERY -R RUN-DIR -P PID] DIRECTORY
@@ -30,6 +31,7 @@
 enum {
 	LOGGED = 80,      /* operations that are printed in the end */
 	HUNG_S = 600,     /* an operation that takes so long hangs */
+	LATE_US = 500000, /* in which a command ends whose answer was lost */
 	PIECE = 64 << 10, /* most that one operation moves, mostly */
 };
 
@@ -53,7 +55,7 @@ static struct fsx {
 	int reader;          /* read-only, or -1 */
 	char *model;         /* max bytes; beyond size all 0 */
 	uint64_t size;
-	char *buffer;
+	char *buffer, *other; /* max bytes each */
 	/* how it goes */
 	uint64_t random, number;
 	struct event log[LOGGED];
@@ -298,10 +300,56 @@ static void do_write(void)
 	write_at(offset, len, "write");
 }
 
+/*
+ * What must not be done twice may say, when a sandbox dies, that its answer was lost: it has
+ * happened or not. Whether that is what was said just now.
+ */
+static bool answer_lost(unsigned tries)
+{
+	return fsx.fault_every && tries <= 5 &&
+	       (errno == ENOTCONN || errno == EIO || errno == ETIMEDOUT);
+}
+
+/* Of a name that is taken away. */
+static bool name_gone(const char *gone, const char *what, unsigned tries)
+{
+	if (!answer_lost(tries))
+		fail_errno(what);
+	return access(gone, F_OK) && errno == ENOENT;
+}
+
+/* Of a change of a file that nobody has open: whether the sandbox's is another than the model. */
+static bool file_changed(const char *what, unsigned tries)
+{
+	char path[512];
+	struct stat st;
+
+	if (!fsx.host || !answer_lost(tries))
+		fail_errno(what);
+	usleep(LATE_US);
+	path_of(path, sizeof(path), fsx.host);
+	int fd CLEANUP_FD = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st))
+		fail_errno("open after a lost answer");
+	return (uint64_t)st.st_size != fsx.size ||
+	       pread_all(fd, fsx.other, fsx.size, 0) != (ssize_t)fsx.size ||
+	       memcmp(fsx.other, fsx.model, fsx.size) != 0;
+}
+
+static int append(const char *path, uint64_t len)
+{
+	int fd CLEANUP_FD = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, fsx.buffer, len) != (ssize_t)len)
+		return -1;
+	return close(steal_fd(&fd));
+}
+
 /* Through a handle of its own, which is the server's append where it can be. */
 static void do_append(void)
 {
 	uint64_t len = 1 + below(below(3) ? 200 : PIECE);
+	unsigned tries = 0;
 	char path[512];
 
 	len = MIN(len, fsx.max - fsx.size);
@@ -312,14 +360,13 @@ static void do_append(void)
 	fill(len);
 	note("append", fsx.size, len);
 	path_of(path, sizeof(path), fsx.dir);
-	int fd CLEANUP_FD = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-	if (fd < 0)
-		fail_errno("open to append");
-	if (write(fd, fsx.buffer, len) != (ssize_t)len)
-		fail_errno("append");
+	while (append(path, len)) {
+		if (fsx.fd >= 0)
+			fail_errno("append");
+		if (file_changed("append", ++tries))
+			break;
+	}
 	model_write(fsx.size, fsx.buffer, len);
-	if (close(steal_fd(&fd)))
-		fail_errno("close after append");
 	if (fsx.fd < 0)
 		check_host();
 }
@@ -407,18 +454,6 @@ static void do_sync(void)
 	check_host();
 }
 
-/*
- * What must not be done twice may say, when a sandbox dies, that its answer was lost: it has
- * happened or not, and the name that it takes away tells.
- */
-static bool happened(const char *gone, const char *what, unsigned tries)
-{
-	if (!fsx.fault_every || tries > 5 ||
-	    (errno != ENOTCONN && errno != EIO && errno != ETIMEDOUT))
-		fail_errno(what);
-	return access(gone, F_OK) && errno == ENOENT;
-}
-
 static void do_rename(void)
 {
 	char from[512], to[512];
@@ -428,7 +463,7 @@ static void do_rename(void)
 	path_of(from, sizeof(from), fsx.dir);
 	snprintf(fsx.name, sizeof(fsx.name), "file.%u", ++fsx.generation % 7);
 	path_of(to, sizeof(to), fsx.dir);
-	while (rename(from, to) && !happened(from, "rename", ++tries))
+	while (rename(from, to) && !name_gone(from, "rename", ++tries))
 		;
 	if (!access(from, F_OK) || errno != ENOENT)
 		fail("the old name is still there after a rename");
@@ -447,7 +482,7 @@ static void do_recreate(void)
 	if (!keep)
 		close_file();
 	path_of(path, sizeof(path), fsx.dir);
-	while (unlink(path) && !happened(path, "unlink", ++tries))
+	while (unlink(path) && !name_gone(path, "unlink", ++tries))
 		;
 	if (!access(path, F_OK) || errno != ENOENT)
 		fail("the name is still there after unlink");
@@ -547,6 +582,15 @@ static void do_whole(void)
 	check_file(fsx.dir, "the mount's file");
 }
 
+static int command(const char *exec, const char *text, int len)
+{
+	int fd CLEANUP_FD = open(exec, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, (size_t)len) != len)
+		return -1;
+	return close(steal_fd(&fd));
+}
+
 /* A program in the sandbox changes the file; what is seen then is what it made. */
 static void do_command(void)
 {
@@ -554,6 +598,7 @@ static void do_command(void)
 	uint64_t offset = below(fsx.max - 16), size = below(fsx.max);
 	char path[512], text[256];
 	bool resize = below(2);
+	unsigned tries = 0;
 	int len;
 
 	close_file();
@@ -568,9 +613,8 @@ static void do_command(void)
 			       " conv=notrunc status=none",
 			       fsx.number % 100000000, base, fsx.name, offset);
 	snprintf(path, sizeof(path), "%s/../.ctl/exec", fsx.dir);
-	int fd CLEANUP_FD = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, text, (size_t)len) != len || close(steal_fd(&fd)))
-		fail_errno("command");
+	while (command(path, text, len) && !file_changed("command", ++tries))
+		;
 	if (resize) {
 		model_resize(size);
 	} else {
@@ -699,7 +743,8 @@ int main(int argc, char **argv)
 	fsx.random = fsx.seed * 0x9e3779b97f4a7c15ull + 1;
 	fsx.model = calloc(1, fsx.max);
 	fsx.buffer = malloc(fsx.max);
-	if (!fsx.model || !fsx.buffer)
+	fsx.other = malloc(fsx.max);
+	if (!fsx.model || !fsx.buffer || !fsx.other)
 		return 2;
 	signal(SIGALRM, on_alarm);
 	snprintf(fsx.name, sizeof(fsx.name), "file.0");
@@ -720,5 +765,6 @@ int main(int argc, char **argv)
 	       fsx.no_copy ? "; no copy_file_range" : "");
 	free(fsx.model);
 	free(fsx.buffer);
+	free(fsx.other);
 	return 0;
 }
