@@ -5,13 +5,18 @@
  * new once the server behaves again.
  *
  * Per misbehaviour and request all operations run at once, each through a proxy
- * of its own to the one real server; those that test the memory run alone.
+ * of its own to the one real server; those that test the memory run alone. As
+ * most of that is waiting for deadlines, the misbehaviours are shared out among
+ * several processes of this program, each with a server of its own.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "clock.h"
 #include "every.h"
@@ -22,6 +27,7 @@ enum {
 	REQUESTS_MAX = 6,           /* of an operation */
 	GROWTH_MAX_KIB = 96 * 1024, /* the largest answer that anyone takes, and some */
 	BIG = 100 * 1000 * 1000,
+	SHARES = 4, /* of the misbehaviours */
 };
 
 enum {
@@ -168,6 +174,65 @@ static const struct misbehaviour misbehaviours[] = {
 	  SAYS("{\"success\":false,\"data\":{\"errno\":1e308,\"errno_name\":7}}") },
 };
 
+/* ---- sharing them out ---- */
+
+/* Another process that plays some of them. */
+struct helper {
+	pid_t pid; /* 0: none, or it has ended */
+	int out;   /* what it says */
+};
+
+static struct helper helpers[SHARES]; /* the first share is our own */
+static char *program;
+
+/* Which share is ours; 0 for the process that sees to the others. */
+static size_t own_share(void)
+{
+	const char *text = getenv("TFS_SHARE");
+
+	return text ? strtoul(text, NULL, 10) : 0;
+}
+
+static void start_helper(size_t share)
+{
+	struct helper *h = &helpers[share];
+	posix_spawn_file_actions_t files;
+	char *argv[] = { program, NULL };
+	char text[16];
+
+	snprintf(text, sizeof(text), "%zu", share);
+	h->out = memfd_create("helper", MFD_CLOEXEC);
+	assert_true(h->out >= 0);
+	assert_int_equal(posix_spawn_file_actions_init(&files), 0);
+	posix_spawn_file_actions_adddup2(&files, h->out, STDOUT_FILENO);
+	posix_spawn_file_actions_adddup2(&files, h->out, STDERR_FILENO);
+	setenv("TFS_SHARE", text, 1);
+	assert_int_equal(posix_spawn(&h->pid, program, &files, NULL, argv, environ), 0);
+	unsetenv("TFS_SHARE");
+	posix_spawn_file_actions_destroy(&files);
+}
+
+/* Waits for its end. Returns whether all went well; if not, says what it said. */
+static bool end_helper(struct helper *h)
+{
+	char text[4096];
+	ssize_t n;
+	int status = 0;
+
+	if (h->pid == 0)
+		return true;
+	while (waitpid(h->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	h->pid = 0;
+	if (status != 0) {
+		print_error("another process ended with %#x:\n", (unsigned)status);
+		for (off_t at = 0; (n = pread(h->out, text, sizeof(text), at)) > 0; at += n)
+			print_error("%.*s", (int)n, text);
+	}
+	close(h->out);
+	return status == 0;
+}
+
 /* ---- the stage ---- */
 
 /* What one operation plays on. */
@@ -212,6 +277,8 @@ static int open_stage(void **state UNUSED)
 
 static int close_stage(void **state UNUSED)
 {
+	for (size_t i = 0; i < SHARES; i++)
+		(void)end_helper(&helpers[i]); /* those left by a test that failed */
 	for (size_t i = 0; i < every_op_len; i++)
 		rogue_free(scenes[i].rogue);
 	free(scenes);
@@ -242,6 +309,17 @@ static void close_scene(struct scene *s)
 	s->on = false;
 	sandbox_unref(STEAL(s->sb));
 	attempt_release(&s->attempt);
+}
+
+/* All at once: each takes its time for farewells that nobody answers. */
+static void close_scenes(void)
+{
+	for (size_t i = 0; i < every_op_len; i++)
+		if (scenes[i].on)
+			sandbox_dismiss(sandbox_ref(scenes[i].sb), NULL, NULL);
+	for (size_t i = 0; i < every_op_len; i++)
+		if (scenes[i].on)
+			close_scene(&scenes[i]);
 }
 
 /*
@@ -293,8 +371,8 @@ static void test_all_operations_work_when_nothing_is_wrong(void **state UNUSED)
 		if (attempt_judge(&s->attempt))
 			fail_msg("%s: %s", op->name, attempt_judge(&s->attempt));
 		assert_in_range(s->requests, 1, REQUESTS_MAX);
-		close_scene(s);
 	}
+	close_scenes();
 }
 
 static void misbehave(struct scene *s, const struct misbehaviour *m, size_t skip)
@@ -450,29 +528,31 @@ static void play_round(const struct misbehaviour *m, size_t skip)
 		play(0, every_op_len, m, skip);
 	}
 	check_recovery(m);
-	for (size_t i = 0; i < every_op_len; i++)
-		if (scenes[i].on)
-			close_scene(&scenes[i]);
+	close_scenes();
 }
 
 static void test_every_operation_against_every_misbehaviour(void **state UNUSED)
 {
 	const char *only = getenv("TFS_ONLY");
-	size_t most = 0;
+	size_t most = 0, share = own_share();
 
 	for (size_t i = 0; i < every_op_len; i++)
 		most = MAX(most, scenes[i].requests);
 	assert_true(most > 0);
+	for (size_t i = 1; i < SHARES && !share && !only; i++)
+		start_helper(i);
 	for (size_t i = 0; i < ARRAY_SIZE(misbehaviours); i++) {
 		const struct misbehaviour *m = &misbehaviours[i];
 		int64_t start = clock_ms();
 
-		if (only && !strstr(m->name, only))
+		if (only ? !strstr(m->name, only) : i % SHARES != share)
 			continue;
 		for (size_t skip = 0; skip < (m->flags & ONLY_FIRST ? 1 : most); skip++)
 			play_round(m, skip);
 		print_message("%-36s %5lld ms\n", m->name, (long long)(clock_ms() - start));
 	}
+	for (size_t i = 0; i < SHARES; i++)
+		wrongs += !end_helper(&helpers[i]);
 	assert_int_equal(wrongs, 0);
 	assert_int_equal(rogue_connections_total(elsewhere), 0);
 }
@@ -486,7 +566,7 @@ static void test_nothing_is_left_open(void **state UNUSED)
 	}
 }
 
-int main(void)
+int main(int argc UNUSED, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_operations_work_when_nothing_is_wrong),
@@ -494,6 +574,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_is_left_open),
 	};
 
+	program = argv[0];
 	/* What is freed goes back to the system at once: the peak is what was needed. */
 	mallopt(M_MMAP_THRESHOLD, 128 * 1024);
 	return cmocka_run_group_tests(tests, open_stage, close_stage);
