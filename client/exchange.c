@@ -137,8 +137,21 @@ static void wait_for(struct exchange *x, void (*then)(struct ev_loop *, ev_timer
 	ev_timer_start(ev_of(x), &x->pause);
 }
 
+/*
+ * libcurl connects anew when a connection that it used again broke before the answer, also for
+ * what it then must not send again: that nobody is there any more does not mean that
+ * nothing was sent.
+ */
+static int as_sent(const struct exchange *x, int err)
+{
+	bool sent = !x->idempotent && x->sent > 0;
+
+	return sent && (err == -ECONNREFUSED || err == -EHOSTUNREACH) ? -ECONNRESET : err;
+}
+
 static void end_try(struct exchange *x, int err)
 {
+	err = as_sent(x, err);
 	drop_transfer(x);
 	ev_timer_stop(ev_of(x), &x->pause);
 	if (!may_retry(x, err)) {

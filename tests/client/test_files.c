@@ -381,6 +381,22 @@ static void test_append_and_write_are_never_sent_twice(void **state)
 	}
 }
 
+/* The same when the server has gone: "refused" would say that it was never sent. */
+static void test_what_was_sent_is_not_refused(void **state)
+{
+	struct fixture *f = *state;
+	const char *path = fixture_path(f, "x");
+
+	assert_int_equal(SYNC(f->sb, sandbox_ping), 0); /* a connection to reuse */
+	rogue_stop_listening(f->rogue);
+	ROGUE_ADD(f->rogue, .path = "/v1/file/write", .action = ROGUE_REPLACE, .fault = ROGUE_CUT,
+		  .in_head = true);
+	assert_int_equal(SYNC(f->sb, sandbox_write_file, path, "x", 1), -ECONNRESET);
+	assert_content(f, "x", "x", 1);
+	assert_int_equal(SYNC(f->sb, sandbox_write_file, path, "y", 1), -ECONNREFUSED);
+	rogue_listen(f->rogue);
+}
+
 /* ---- failures of all ---- */
 
 static void begin_read(struct fixture *f, struct call *call)
@@ -522,6 +538,7 @@ int main(void)
 		FIXTURE_TEST(test_paths_outside_the_view_are_refused),
 		FIXTURE_TEST(test_append_should_preserve_both_parallel_writes),
 		FIXTURE_TEST(test_append_and_write_are_never_sent_twice),
+		FIXTURE_TEST(test_what_was_sent_is_not_refused),
 		FIXTURE_TEST(test_failures_are_errnos),
 		FIXTURE_TEST(test_cancelled_from_another_thread),
 		FIXTURE_TEST(test_closed_meanwhile),
