@@ -250,11 +250,8 @@ static struct scene *scenes;
 
 static int open_stage(void **state UNUSED)
 {
-	static const char *const args[] = {
-		"--max-sessions", "400", "--max-watchers", "400", "--max-bash-sessions", "400", NULL
-	};
 	struct daemon_options options = { .dialect = getenv("TFS_DIALECT") ?: "aiod",
-					  .args = args };
+					  .args = fixture_roomy };
 
 	stage.has_bash = strcmp(options.dialect, "1.0") != 0;
 	stage.daemon = daemon_start(&options);

@@ -14,9 +14,14 @@ static const char *dialect(void)
 	return getenv("TFS_DIALECT") ?: "aiod";
 }
 
-static struct daemon *start_daemon(void)
+const char *const fixture_roomy[] = {
+	"--max-sessions", "400", "--max-watchers", "400", "--max-bash-sessions", "400", NULL
+};
+
+static struct daemon *start_daemon(const char *const *args)
 {
-	struct daemon *d = daemon_start(&(struct daemon_options){ .dialect = dialect() });
+	struct daemon *d =
+		daemon_start(&(struct daemon_options){ .dialect = dialect(), .args = args });
 
 	assert_non_null(d);
 	return d;
@@ -48,7 +53,7 @@ int fixture_setup(void **state)
 	assert_non_null(f);
 	noted[0] = 0;
 	if (!shared)
-		shared = start_daemon();
+		shared = start_daemon(NULL);
 	f->dialect = dialect();
 	f->has_bash = strcmp(f->dialect, "1.0") != 0;
 	assert_int_equal(loop_new(&f->loop), 0);
@@ -96,7 +101,13 @@ struct sandbox *fixture_open(struct fixture *f, const char *root)
 void fixture_own_daemon(struct fixture *f)
 {
 	disconnect(f);
-	connect_to(f, start_daemon());
+	connect_to(f, start_daemon(NULL));
+}
+
+void fixture_roomy_daemon(struct fixture *f)
+{
+	disconnect(f);
+	connect_to(f, start_daemon(fixture_roomy));
 }
 
 static const char *join(const char *dir, const char *name)

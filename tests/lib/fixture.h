@@ -53,6 +53,9 @@ struct sandbox *fixture_open(struct fixture *f, const char *root);
 /* A daemon for this test alone, in place of the shared one; proxy and sandbox follow. For tests
  * that kill it. */
 void fixture_own_daemon(struct fixture *f);
+/* Likewise, one that has room for the sessions and watchers of every operation at once. */
+void fixture_roomy_daemon(struct fixture *f);
+extern const char *const fixture_roomy[]; /* its arguments */
 
 /* dir + "/" + name; valid until the fourth next call in this thread. */
 const char *fixture_path(const struct fixture *f, const char *name);
