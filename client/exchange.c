@@ -304,6 +304,8 @@ int exchange_take(struct exchange *x, const char *bytes, size_t n)
 
 void exchange_over(struct exchange *x, int err, const char *why)
 {
+	if (err == 0)
+		x->op->sb->heard_ms = clock_ms();
 	if (err == 0 && !x->error)
 		streaming(x); /* a file without bytes has a header, too */
 	else if (!x->knows_head)

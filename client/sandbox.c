@@ -8,6 +8,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "clock.h"
 #include "log.h"
 #include "pool.h"
 #include "sandbox_i.h"
@@ -172,6 +173,7 @@ int sandbox_new(struct loop *loop, const struct sandbox_config *config, struct s
 	lock_init(&sb->lock);
 	pthread_cond_init(&sb->cond, NULL);
 	sb->loop = loop;
+	sb->heard_ms = clock_ms();
 	atomic_init(&sb->refs, 1);
 	atomic_init(&sb->closed, false);
 	sb->lanes[LANE_QUICK].max = QUICK_MAX;
@@ -186,6 +188,11 @@ int sandbox_new(struct loop *loop, const struct sandbox_config *config, struct s
 	}
 	*ret = sb;
 	return 0;
+}
+
+int64_t sandbox_heard_ms(const struct sandbox *sb)
+{
+	return sb->heard_ms;
 }
 
 /* ---- references ---- */

@@ -72,6 +72,9 @@ void sandbox_dismiss(struct sandbox *sb, void (*closed)(void *ctx), void *ctx);
 /* What is known about the server without asking: "1.0", "1.9", "aiod", or "" before a probe. */
 const char *sandbox_dialect(struct sandbox *sb);
 
+/* Loop thread only: when its last whole answer came, by clock_ms(); it was made then, if none. */
+int64_t sandbox_heard_ms(const struct sandbox *sb);
+
 /* The view's root: absolute, normal, no slash at its end unless it is "/". Immutable. */
 const char *sandbox_root(const struct sandbox *sb);
 

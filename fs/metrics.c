@@ -179,6 +179,26 @@ static double restarts_of(const struct thread_view *v)
 	return v->tenant->restarts;
 }
 
+static double unanswered_of(const struct thread_view *v)
+{
+	return v->tenant->breaker.state == BREAKER_OPEN;
+}
+
+static double opened_of(const struct thread_view *v)
+{
+	return (double)v->tenant->breaker.opened;
+}
+
+static double refused_of(const struct thread_view *v)
+{
+	return (double)v->tenant->breaker.refused;
+}
+
+static double probes_of(const struct thread_view *v)
+{
+	return (double)v->tenant->breaker.probes;
+}
+
 static double used_of(const struct thread_view *v)
 {
 	return v->tenant->used_wall;
@@ -199,6 +219,15 @@ static void print_threads(const struct snapshot *s, struct buf *to)
 		  METRIC_COUNTER, starts_of },
 		{ "threadfs_thread_restarts_total",
 		  "Of these, because the one before was found dead.", METRIC_COUNTER, restarts_of },
+		{ "threadfs_thread_breaker_open",
+		  "1 while the sandbox is known not to answer and operations fail at once.",
+		  METRIC_GAUGE, unanswered_of },
+		{ "threadfs_thread_breaker_opened_total", "Times that this was found out.",
+		  METRIC_COUNTER, opened_of },
+		{ "threadfs_thread_breaker_refused_total",
+		  "Operations that failed at once because of it.", METRIC_COUNTER, refused_of },
+		{ "threadfs_thread_breaker_probes_total",
+		  "Times that a sandbox was asked whether it answers.", METRIC_COUNTER, probes_of },
 		{ "threadfs_thread_last_activity_seconds",
 		  "When it was used last, Unix time; 0: never.", METRIC_GAUGE, used_of },
 	};

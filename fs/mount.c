@@ -27,6 +27,7 @@
 #include "salvage.h"
 #include "session.h"
 #include "stage.h"
+#include "staging.h"
 #include "thread.h"
 #include "workers.h"
 
@@ -69,6 +70,18 @@ static int open_cache(struct mount *m, struct buf *why)
 	return r;
 }
 
+/* What failed because its sandbox did not answer goes up now. */
+static void on_returned(void *ctx, struct tenant *tenant)
+{
+	struct fs *fs = ctx;
+	struct thread *t = NULL;
+
+	if (strcmp(tenant_user(tenant), fs->opt->user) == 0)
+		t = thread_find(fs, tenant_thread(tenant));
+	if (t && t->resting > 0)
+		staging_wake(t, true);
+}
+
 static int open_provider(struct mount *m, struct buf *why)
 {
 	const struct options *o = m->opt;
@@ -85,6 +98,8 @@ static int open_provider(struct mount *m, struct buf *why)
 		.api_key = o->api_key,
 		.cacert = o->cacert,
 		.insecure = o->insecure,
+		.returned = on_returned,
+		.returned_ctx = &m->fs,
 	};
 	int r = backends_open(o, m->fs.loop, &c.backend, why);
 

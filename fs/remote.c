@@ -15,6 +15,7 @@ enum {
 	RETRIES_BROKEN = 2, /* of these after an answer that broke off */
 	PAUSE_MS = 25,      /* before the second one; then twice as long each time */
 	LEFT_MS = 1000,     /* at least, after it was looked whether the sandbox lives */
+	SILENCE_MS = 5000,  /* of a call without a time of its own */
 };
 
 static void acquire(struct remote *r);
@@ -69,17 +70,20 @@ static void finish(struct remote *r, int err, char *message)
 	t->fs->totals.remote++;
 	if (err < 0)
 		t->fs->totals.remote_failed++;
-	if (err < 0 && is_grave(err) && !goes_away(t))
+	/* What is known not to answer was told of when that was found out. */
+	if (err < 0 && is_grave(err) && !goes_away(t) && err != -EHOSTDOWN)
 		thread_failed(t, "the sandbox", err, message);
 	if (leased && !r->quiet)
 		thread_touch(t);
 	r->phase = REMOTE_IDLE;
 	r->call.message = message;
+	if (err == -EHOSTDOWN)
+		err = -ENOTCONN;
 	/* With the lease still, so that an open file can have one of its own. */
 	r->done(r, r->cancelled && err < 0 ? -ECANCELED : err);
 	/* r may be gone */
 	if (err == 0 && t->resting > 0)
-		staging_wake(t);
+		staging_wake(t, false);
 	if (leased)
 		(void)tenant_release(t->tenant);
 	free(message);
@@ -151,6 +155,14 @@ static void pause_and_retry(struct remote *r)
 	ev_timer_start(r->thread->fs->ev, &r->pause);
 }
 
+/* Nothing at all was heard of the sandbox for most of the time that the call had. */
+static bool was_silent(const struct remote *r, int err)
+{
+	int64_t limit = r->call.timeout_ms > 0 ? r->call.timeout_ms : SILENCE_MS;
+
+	return err == -ETIMEDOUT && clock_ms() - sandbox_heard_ms(r->sb) >= limit - limit / 4;
+}
+
 static void on_called(struct call *call)
 {
 	struct remote *r = call->ctx;
@@ -160,8 +172,11 @@ static void on_called(struct call *call)
 	bool again = false;
 
 	call_release(call);
-	if (err < 0 && r->sb)
+	if (err < 0 && r->sb) {
 		again = tenant_report(tenant, r->sb, means_death(err));
+		if (was_silent(r, err))
+			tenant_silent(tenant, r->sb);
+	}
 	if (goes_away(r->thread))
 		again = false;
 	if (r->sb)

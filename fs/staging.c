@@ -94,7 +94,7 @@ static bool is_unreachable(int err)
 	return e == ENOTCONN || e == ETIMEDOUT;
 }
 
-void staging_wake(struct thread *t)
+void staging_wake(struct thread *t, bool returned)
 {
 	struct staging *g = t->fs->staging;
 	struct stage *s, *next;
@@ -104,7 +104,7 @@ void staging_wake(struct thread *t)
 	DL_FOREACH_SAFE2(g->dirty, s, next, book_next)
 	{
 		if (s->n->thread == t && is_unreachable(s->last_error) &&
-		    clock_ms() - s->failed_ms >= WAKE_AFTER_MS)
+		    (returned || clock_ms() - s->failed_ms >= WAKE_AFTER_MS))
 			stage_wake(s);
 	}
 	salvage_wake(t);

@@ -40,7 +40,8 @@ void staging_free(struct staging *g);
 /* What is written down when the daemon ends or the stage goes without having been delivered:
  * its record stays. Returns 0, or why there is none. */
 int staging_shelve(struct stage *s);
-/* The thread's sandbox answers: what rests because it did not is tried again. */
-void staging_wake(struct thread *t);
+/* The thread's sandbox answers: what rests because it did not is tried again; unless it failed just
+ * now, but for one that is known to have returned since. */
+void staging_wake(struct thread *t, bool returned);
 /* Somebody asks for it: everything that waits or was given up. */
 void staging_retry(struct fs *fs);

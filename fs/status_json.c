@@ -110,6 +110,18 @@ static void put_transfers(struct jw *w, const struct thread *t)
 	jw_arr_end(w);
 }
 
+static void put_breaker(struct jw *w, const struct breaker_status *b)
+{
+	jw_key(w, "breaker");
+	jw_obj(w);
+	jw_kstr(w, "state", breaker_state_name(b->state));
+	put_time(w, "since", b->since_wall);
+	jw_kint(w, "opened", (int64_t)b->opened);
+	jw_kint(w, "refused", (int64_t)b->refused);
+	jw_kint(w, "probes", (int64_t)b->probes);
+	jw_obj_end(w);
+}
+
 static void put_thread(struct jw *w, const struct snapshot *s, const struct thread_view *v)
 {
 	const struct tenant_status *t = v->tenant;
@@ -133,6 +145,7 @@ static void put_thread(struct jw *w, const struct snapshot *s, const struct thre
 	put_time(w, "last_activity", t->used_wall);
 	jw_kint(w, "starts", t->starts);
 	jw_kint(w, "restarts", t->restarts);
+	put_breaker(w, &t->breaker);
 	jw_kstr(w, "watch", v->thread ? coherence_state(v->thread) : "off");
 	put_error(w, v);
 	put_pending(w, s, v->thread);

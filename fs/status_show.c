@@ -45,6 +45,12 @@ static void put_name(struct table *table, const struct snapshot *s, const struct
 	table_cell(table, text.data);
 }
 
+/* What people want to know first of one that does not answer. */
+static const char *state_of(const struct tenant_status *t)
+{
+	return t->breaker.state == BREAKER_OPEN ? "no-answer" : tenant_state_name(t->state);
+}
+
 static int show_threads(const struct snapshot *s, struct buf *to)
 {
 	static const char *const heads[] = { "THREAD",  "STATE",     "LEASES", "OPEN",
@@ -57,7 +63,7 @@ static int show_threads(const struct snapshot *s, struct buf *to)
 		const struct thread_view *v = &s->threads[i];
 
 		put_name(&table, s, v->tenant);
-		table_cell(&table, tenant_state_name(v->tenant->state));
+		table_cell(&table, state_of(v->tenant));
 		table_number(&table, v->tenant->leases);
 		table_number(&table, v->thread ? v->thread->open_files : 0);
 		table_cell(&table, v->tenant->url ? v->tenant->id : NULL);
@@ -213,6 +219,10 @@ static void put_lines(struct table *table, const struct snapshot *s, const struc
 	put_time(table, "last used", t->used_wall);
 	put_count(table, "restarts", t->restarts);
 	put_line(table, "watch", v->thread ? coherence_state(v->thread) : "off");
+	if (t->breaker.state == BREAKER_OPEN) {
+		put_time(table, "no answer", t->breaker.since_wall);
+		put_count(table, "  refused", t->breaker.refused);
+	}
 	table_cell(table, "last error");
 	put_error(table, v);
 	if (v->error)

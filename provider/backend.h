@@ -59,6 +59,9 @@ struct backend_ops {
 	const char *name; /* "embedded", "url" */
 	/* Sandboxes of older programs under older ids are worth looking for. */
 	bool has_old_ids;
+	/* is_alive asks the sandbox itself: who wants to know whether it answers need not ask
+	 * again, nor where it is. */
+	bool alive_by_ping;
 	/* Different processes can reach its sandboxes: a start is under a file lock. */
 	bool is_shared;
 

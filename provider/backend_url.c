@@ -274,6 +274,7 @@ static void url_free(struct backend *base)
 
 static const struct backend_ops url_ops = {
 	.name = "url",
+	.alive_by_ping = true,
 	.create = url_create,
 	.destroy = url_destroy,
 	.is_alive = url_is_alive,

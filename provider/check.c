@@ -1,8 +1,8 @@
 /*
- * Is it still alive? The flights that ask before a sandbox is handed out: an
- * active one that somebody calls dead, and a warm one that is wanted again. Only
- * a definite no counts; no answer means that nothing is known, and nothing is
- * done. Loop thread.
+ * Is it still alive, and does it answer? The flights that ask before a sandbox is
+ * handed out: one that somebody calls dead (a probe of breaker.c), and a warm one that
+ * is wanted again. Only a definite no evicts it; no answer means that nothing is known
+ * but that it does not answer. Loop thread.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,10 @@
 #include "log.h"
 #include "provider_i.h"
 
-enum { CHECK_MS = 5000 };
+enum {
+	CHECK_MS = 5000,
+	PING_MS = 5000, /* one that is slow is not silent */
+};
 
 static void ask_alive(struct tenant *t, void (*done)(struct backend_op *op))
 {
@@ -25,7 +28,7 @@ static bool is_dead(struct tenant *t)
 {
 	bool dead = t->op.error == 0 && !t->op.alive;
 
-	if (t->op.error < 0)
+	if (t->op.error < 0 && breaker_is_new(t))
 		log_warn("%s: cannot tell whether sandbox %s lives: %s", t->key, t->place.id,
 			 t->op.why ?: strerrordesc_np(-t->op.error));
 	backend_op_clear(&t->op);
@@ -36,19 +39,49 @@ static bool is_dead(struct tenant *t)
 	return dead;
 }
 
-/* ---- an active one ---- */
+/* ---- a probe ---- */
+
+/* Any answer is one, also that the key is wrong; a proxy's that nobody is there is not. */
+static void judge(struct tenant *t, int error, const char *why)
+{
+	if (t->aborted || tenant_speaks_of_death(error))
+		breaker_missed(t, error, why);
+	else
+		breaker_answered(t);
+}
+
+static void on_pinged(struct call *call)
+{
+	struct tenant *t = call->ctx;
+	char *why CLEANUP_FREE = STEAL(call->message);
+	int error = call->error;
+
+	t->pinging = false;
+	call_release(call);
+	provider_dismiss(t->provider, STEAL(t->fresh));
+	judge(t, error, why);
+}
+
+/* With a client of its own: connections of before may be what is broken. */
+static void ping(struct tenant *t)
+{
+	const char *why = NULL;
+	int r = t->aborted ? -ECANCELED : tenant_open_client(t, &t->fresh, &why);
+
+	if (r < 0) {
+		judge(t, r, why);
+		return;
+	}
+	t->pinging = true;
+	call_init(&t->ready, PING_MS);
+	t->ready.done = on_pinged;
+	t->ready.ctx = t;
+	sandbox_ping(t->fresh, &t->ready);
+}
 
 static bool same(const char *a, const char *b)
 {
 	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
-static void clear_suspicion(struct tenant *t)
-{
-	lock(&t->lock);
-	t->suspect = false;
-	unlock(&t->lock);
-	flight_end(t);
 }
 
 /* Its owner may have stopped it and started another one of the same id elsewhere. */
@@ -60,7 +93,7 @@ static void on_found(struct backend_op *op)
 
 	backend_op_clear(op);
 	if (!moved) {
-		clear_suspicion(t);
+		ping(t);
 		return;
 	}
 	log_warn("%s: sandbox %s is somewhere else now", t->key, t->place.id);
@@ -72,6 +105,9 @@ static void on_checked(struct backend_op *op)
 {
 	struct tenant *t = flight_answered(op);
 	struct backend *b = t->provider->backend;
+	/* It was cancelled because its time was over, or the program's. */
+	int error = op->error == -ECANCELED ? -ETIMEDOUT : op->error;
+	char *why CLEANUP_FREE = op->why ? strdup(op->why) : NULL;
 	bool dead = is_dead(t);
 
 	/*
@@ -80,20 +116,24 @@ static void on_checked(struct backend_op *op)
 	 */
 	if (dead) {
 		stop_instead(t, STOP_DEAD);
-		return;
+	} else if (b->ops->alive_by_ping) {
+		judge(t, error, why);
+	} else if (t->ours || t->aborted) {
+		ping(t);
+	} else {
+		flight_ask(t, on_found, CHECK_MS);
+		b->ops->discover(b, &t->op, t->place.id);
 	}
-	if (t->ours || t->aborted) {
-		clear_suspicion(t);
-		return;
-	}
-	flight_ask(t, on_found, CHECK_MS);
-	b->ops->discover(b, &t->op, t->place.id);
 }
 
 void check_begin(struct tenant *t)
 {
 	flight_begin(t, FLIGHT_CHECK);
-	ask_alive(t, on_checked);
+	/* Whether it is dead is of no use to who would not have another one. */
+	if (t->provider->auto_restart)
+		ask_alive(t, on_checked);
+	else
+		ping(t);
 }
 
 /*
@@ -118,6 +158,7 @@ void check_on_ended(void *ctx, const char *id)
 		log_warn("%s: sandbox %s has ended", t->key, id);
 		sandbox_close(sb);
 		sandbox_put(sb);
+		breaker_hurry(t);
 	}
 }
 

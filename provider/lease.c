@@ -16,7 +16,8 @@
 
 static bool is_sound(const struct tenant *t)
 {
-	return t->state == TENANT_ACTIVE && (!t->suspect || !t->provider->auto_restart);
+	return t->state == TENANT_ACTIVE && t->breaker.state == BREAKER_CLOSED &&
+	       (!t->suspect || !t->provider->auto_restart);
 }
 
 static void tell_log(const struct tenant *t, const char *what) NEEDS(t->lock)
@@ -97,7 +98,7 @@ struct sandbox *tenant_sandbox(struct tenant *t)
 	return sb;
 }
 
-static bool speaks_of_death(int error)
+bool tenant_speaks_of_death(int error)
 {
 	switch (error) {
 	case -ECONNREFUSED:
@@ -118,7 +119,7 @@ static bool speaks_of_death(int error)
 
 bool tenant_report(struct tenant *t, struct sandbox *sb, int error)
 {
-	if (!speaks_of_death(error) || !t->provider->auto_restart)
+	if (!tenant_speaks_of_death(error) || !t->provider->auto_restart)
 		return false;
 	lock(&t->lock);
 	/* It may have been replaced since: then its successor is not to blame. */

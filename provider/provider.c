@@ -33,6 +33,8 @@ static int configure(struct provider *p, const struct provider_config *c)
 	p->replicas = c->replicas;
 	p->auto_restart = !c->no_auto_restart;
 	p->insecure = c->insecure;
+	p->returned = c->returned;
+	p->returned_ctx = c->returned_ctx;
 	p->now_ms = c->now_ms ?: real_now_ms;
 	p->now_ctx = c->now_ctx;
 	p->make_id = c->make_id ?: ident_make;

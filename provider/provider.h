@@ -43,6 +43,13 @@ struct provider_config {
 	const char *bearer, *api_key, *cacert;
 	bool insecure;
 
+	/*
+	 * Or NULL: a sandbox that was known not to answer answers again. Loop thread; must not
+	 * wait.
+	 */
+	void (*returned)(void *ctx, struct tenant *t);
+	void *returned_ctx;
+
 	/* for tests */
 	int64_t (*now_ms)(void *ctx); /* NULL: clock_ms */
 	void *now_ctx;
@@ -123,7 +130,8 @@ int tenant_try_acquire(struct tenant *t) MUST_CHECK;
 /*
  * A lease, with whatever that takes: checking, reclaiming, finding or starting
  * the sandbox. Ends with 0 (release it once), -ETIMEDOUT, -ECANCELED,
- * -ESHUTDOWN, or why it could not be started. Giving up does not stop a start
+ * -ESHUTDOWN, -EHOSTDOWN at once while it is known that the sandbox does not
+ * answer (breaker.c), or why it could not be started. Giving up does not stop a start
  * that others may wait for; a start that nobody waits for is not carried on to
  * making a sandbox.
  */
@@ -147,6 +155,13 @@ struct sandbox *tenant_sandbox(struct tenant *t) MUST_CHECK;
  * whether acquiring anew can help (never without auto_restart).
  */
 bool tenant_report(struct tenant *t, struct sandbox *sb, int error);
+
+/*
+ * Loop thread only. An operation with this client has timed out, and nothing else was
+ * heard of the sandbox meanwhile: whether it answers is asked at once, and who
+ * acquires waits for that, a second at most.
+ */
+void tenant_silent(struct tenant *t, struct sandbox *sb);
 
 /*
  * Stops the sandbox, whoever holds leases (they stay counted). Ends with 0, or
@@ -174,6 +189,23 @@ enum tenant_state {
 };
 const char *tenant_state_name(enum tenant_state s);
 
+/* Whether the sandbox answers, as far as is known. */
+enum breaker_state {
+	BREAKER_CLOSED, /* it does */
+	BREAKER_DOUBT,  /* it failed somebody, and is being asked; who wants it waits for that */
+	BREAKER_OPEN,   /* it does not: acquires fail at once, until it answers a probe */
+	BREAKER_STATES
+};
+const char *breaker_state_name(enum breaker_state s);
+
+struct breaker_status {
+	enum breaker_state state;
+	double since_wall; /* when it was opened; 0 unless it is open */
+	uint64_t opened;   /* so many times */
+	uint64_t refused;  /* acquires that failed at once */
+	uint64_t probes;   /* times that it was asked whether it answers */
+};
+
 struct tenant_status {
 	char *user, *thread;
 	char id[SANDBOX_ID_LEN + 1];
@@ -187,6 +219,8 @@ struct tenant_status {
 	int last_error;     /* 0: none */
 	char *last_message; /* or NULL */
 	double error_wall;  /* when that was; 0: never */
+
+	struct breaker_status breaker;
 
 	/* the sandbox that there is now */
 	char *url;           /* "http://…" or "unix:/path/of/the/socket"; NULL: none */

@@ -22,7 +22,7 @@
 
 enum flight {
 	FLIGHT_NONE,
-	FLIGHT_CHECK, /* active, and somebody says that it is dead */
+	FLIGHT_CHECK, /* active or warm, and somebody says that it is dead */
 	FLIGHT_START, /* reclaim, discover, create */
 	FLIGHT_ADOPT, /* making it ours */
 	FLIGHT_STOP,
@@ -45,11 +45,13 @@ enum stop_reason {
 struct tenant {
 	/* ---- hot: every acquire and release ---- */
 	struct lock lock;
-	enum tenant_state state;   /* written under both locks */
-	unsigned leases;           /* guarded by lock */
-	bool suspect;              /* guarded by lock: to be checked before the next lease */
-	struct sandbox *sb;        /* guarded by lock: the client; NULL unless active */
-	int64_t used_ms;           /* guarded by lock */
+	enum tenant_state state; /* written under both locks */
+	unsigned leases;         /* guarded by lock */
+	bool suspect;            /* guarded by lock: to be checked before the next lease */
+	struct sandbox *sb;      /* guarded by lock: the client; NULL unless active */
+	int64_t used_ms;         /* guarded by lock */
+	/* guarded by lock; state: written on the loop's thread, so read there without */
+	struct breaker_status breaker;
 	struct provider *provider; /* immutable */
 
 	/* ---- immutable ---- */
@@ -84,6 +86,15 @@ struct tenant {
 	unsigned chores;   /* under way; chore.c */
 	struct hold *hold; /* our lease of its sandbox; NULL: none */
 
+	struct {                   /* breaker.c; its timers run in doubt or while it is open only */
+		ev_timer patience; /* then it is opened, whatever is still asked */
+		ev_timer probe;    /* then it is asked again */
+		int64_t until_ms;  /* in doubt: a probe that fails after it is the last */
+		int64_t since_ms;  /* when it was opened */
+		int64_t pause_ms;  /* before the next probe */
+		uint64_t refused;  /* breaker.refused, when it was opened */
+	} watchdog;
+
 	/* of the flight */
 	struct backend_op op;
 	bool asking; /* op is open */
@@ -117,6 +128,8 @@ struct provider {
 	bool auto_restart;
 	char *bearer, *api_key, *cacert;
 	bool insecure;
+	void (*returned)(void *ctx, struct tenant *t);
+	void *returned_ctx;
 	int64_t (*now_ms)(void *ctx);
 	void *now_ctx;
 	void (*make_id)(const char *user, const char *thread, char *id);
@@ -203,6 +216,27 @@ bool tenant_grant(struct tenant *t);
 /* Starting or warm, with a client (taken over): active, with leases for all who wait; or warm. */
 void tenant_install(struct tenant *t, struct sandbox *sb);
 int tenant_open_client(struct tenant *t, struct sandbox **ret, const char **ret_why);
+/* Whether an error may mean that nobody answers there. */
+bool tenant_speaks_of_death(int error);
+
+/* ---- breaker.c ---- */
+
+/* Begins to doubt, with a first probe; in no flight. Not if it does already. */
+void breaker_doubt(struct tenant *t);
+/* Who wants the tenant's sandbox now is refused (told here), or waits for a probe. */
+bool breaker_holds(struct tenant *t);
+/* It is to be asked now, not after the pause. */
+void breaker_hurry(struct tenant *t);
+/* Whether this is no probe, or the first since it failed somebody: then what it finds is news. */
+bool breaker_is_new(const struct tenant *t);
+/* How a probe (check.c) ended, if not with its end: these end the flight. */
+void breaker_answered(struct tenant *t);
+void breaker_missed(struct tenant *t, int error, const char *why);
+/* Nobody waits any longer: it is known for certain that nothing answers. In no probe, or before
+ * breaker_missed(). */
+void breaker_open(struct tenant *t, int error, const char *why);
+/* There is no sandbox any more that could answer. */
+void breaker_reset(struct tenant *t);
 
 /* ---- held.c ---- */
 
@@ -277,7 +311,7 @@ void chore_register(struct tenant *t);
 /* check.c: the backend says so; ctx is the provider. */
 void check_on_ended(void *ctx, const char *id);
 
-void check_begin(struct tenant *t);   /* active and suspect */
+void check_begin(struct tenant *t);   /* active or warm, in doubt or open: a probe */
 void reclaim_begin(struct tenant *t); /* warm and wanted */
 void start_begin(struct tenant *t);   /* cold or failed, and wanted */
 /* Within a flight: makes sure that it answers before it is handed out. */

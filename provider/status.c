@@ -69,6 +69,7 @@ static int fill_locked(struct provider *p, struct tenant *t, struct tenant_statu
 	s->state = t->state;
 	s->leases = t->leases;
 	s->used_ms = t->used_ms;
+	s->breaker = t->breaker;
 	if (t->sb)
 		snprintf(s->dialect, sizeof(s->dialect), "%s", sandbox_dialect(t->sb));
 	unlock(&t->lock);

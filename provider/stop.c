@@ -192,6 +192,7 @@ static void untrack(struct tenant *t)
 	tenant_move(p, t, TENANT_STOPPING);
 	unlock(&t->lock);
 	unlock(&p->lock);
+	breaker_reset(t);
 	provider_dismiss(p, sb);
 }
 

@@ -18,6 +18,7 @@
 static void tenant_free(struct tenant *t)
 {
 	assert(!t->sb && !t->acquirers && !t->finders && !t->enders && !t->holds_id && !t->hold);
+	assert(!ev_is_active(&t->watchdog.patience) && !ev_is_active(&t->watchdog.probe));
 	free(t->user);
 	free(t->thread);
 	free(t->key);
@@ -284,6 +285,8 @@ static void dispatch(struct tenant *t)
 	enum tenant_state state = tenant_state(t);
 	bool suspect;
 
+	if (t->flight == FLIGHT_CHECK)
+		breaker_holds(t); /* nobody waits for a probe but in doubt */
 	if (t->flight != FLIGHT_NONE)
 		return;
 	if (p->ending) {
@@ -302,13 +305,15 @@ static void dispatch(struct tenant *t)
 		errand_finish_all(&t->finders, 0, NULL);
 	if (!t->acquirers && !t->finders)
 		return;
+	if (breaker_holds(t))
+		return;
 	switch (state) {
 	case TENANT_ACTIVE:
 		lock(&t->lock);
 		suspect = t->suspect && p->auto_restart;
 		unlock(&t->lock);
 		if (suspect)
-			check_begin(t);
+			breaker_doubt(t);
 		else if (!tenant_grant(t))
 			reclaim_begin(t); /* parked in this moment */
 		break;

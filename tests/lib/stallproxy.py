@@ -82,14 +82,17 @@ class Connection:
 class Proxy:
     def __init__(self, server_port):
         self.server_port = server_port
-        self.port = 0
+        # Keeps the port while nobody listens: another program could have it by then.
+        self.keeper = socket.socket()
+        self.keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.keeper.bind(("127.0.0.1", 0))
+        self.port = self.keeper.getsockname()[1]
         self.state = "forward"
         self.listener = None
         self.connections = set()
 
     async def listen(self):
         self.listener = await asyncio.start_server(self.serve, "127.0.0.1", self.port, backlog=512)
-        self.port = self.listener.sockets[0].getsockname()[1]
 
     async def serve(self, reader, writer):
         c = Connection(self, (reader, writer))

@@ -3,7 +3,9 @@
  * with the same files, and whoever is asked whether it lives holds up nobody.
  */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 #include "rig.h"
@@ -292,6 +294,114 @@ static void test_no_auto_restart_returns_the_stale_one(void **state)
 	tenant_put(t);
 }
 
+/* ---- alive, and silent ---- */
+
+struct silence {
+	struct tenant *tenant;
+	struct sandbox *sb;
+};
+
+static void tell_silence(void *ctx)
+{
+	struct silence *s = ctx;
+
+	tenant_silent(s->tenant, s->sb);
+}
+
+/* As an operation that timed out does, which heard nothing. */
+static void call_silent(struct rig *r, struct tenant *t)
+{
+	struct silence s = { t, tenant_sandbox(t) };
+
+	assert_non_null(s.sb);
+	loop_run(r->loop, tell_silence, &s);
+	sandbox_put(s.sb);
+}
+
+static struct breaker_status breaker_of(struct tenant *t)
+{
+	struct breaker_status b;
+	struct tenant_status s;
+
+	assert_int_equal(tenant_status(t, &s), 0);
+	b = s.breaker;
+	tenant_status_release(&s);
+	return b;
+}
+
+static bool wait_breaker(struct tenant *t, enum breaker_state state)
+{
+	for (int i = 0; i < 2000 && breaker_of(t).state != state; i++)
+		poll(NULL, 0, 10);
+	return breaker_of(t).state == state;
+}
+
+/* A sandbox that is stopped is not dead: who wants it hears at once, also when it is parked. */
+static void test_silent_sandbox_is_refused_until_it_answers(void **state)
+{
+	struct rig *r = rig_start(state, &(struct rig_options){ .no_isolation = true });
+	struct tenant *t = rig_tenant(r, "a");
+	struct errand e;
+	unsigned asked;
+	pid_t pid;
+
+	assert_int_equal(rig_acquire(t), 0);
+	pid = rig_pid(r, tenant_id(t));
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	call_silent(r, t);
+	assert_int_equal(tenant_try_acquire(t), -EAGAIN);
+	rig_begin(&e, tenant_acquire, t); /* waits, as long as that is in doubt */
+	assert_int_equal(rig_end(&e), -EHOSTDOWN);
+	assert_int_equal(breaker_of(t).state, BREAKER_OPEN);
+	asked = faulty_count(r->faults, ASK_IS_ALIVE);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(rig_acquire(t), -EHOSTDOWN);
+	/* by the probes, whose pauses grow; not by these */
+	assert_in_range(faulty_count(r->faults, ASK_IS_ALIVE), asked, asked + 9);
+	assert_int_equal(breaker_of(t).refused, 11);
+	assert_int_equal(breaker_of(t).opened, 1);
+	assert_int_equal(rig_find(t), 0); /* there is one */
+	assert_int_equal(rig_leases(t), 1);
+	assert_int_equal(tenant_release(t), 0);
+	assert_int_equal(rig_state(t), TENANT_WARM);
+	assert_int_equal(rig_acquire(t), -EHOSTDOWN);
+
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	assert_true(wait_breaker(t, BREAKER_CLOSED)); /* nobody else asks */
+	assert_int_equal(rig_acquire(t), 0);
+	assert_int_equal(rig_ping(t), 0);
+	assert_int_equal(rig_pid(r, tenant_id(t)), pid);
+	assert_int_equal(rig_starts(t), 1);
+	assert_int_equal(tenant_release(t), 0);
+	tenant_put(t);
+}
+
+/* Destroying it, and the end of the program, do not wait for its answer. */
+static void test_silent_sandbox_can_be_destroyed(void **state)
+{
+	struct rig *r = rig_start(state, &(struct rig_options){ .no_isolation = true });
+	struct tenant *a = rig_tenant(r, "a"), *b = rig_tenant(r, "b");
+
+	assert_int_equal(rig_acquire(a), 0);
+	assert_int_equal(rig_acquire(b), 0);
+	assert_int_equal(kill(rig_pid(r, tenant_id(a)), SIGSTOP), 0);
+	assert_int_equal(kill(rig_pid(r, tenant_id(b)), SIGSTOP), 0);
+	call_silent(r, a);
+	call_silent(r, b);
+	assert_true(wait_breaker(a, BREAKER_OPEN));
+	assert_true(wait_breaker(b, BREAKER_OPEN));
+	assert_int_equal(rig_destroy(a), 0);
+	assert_int_equal(breaker_of(a).state, BREAKER_CLOSED);
+	assert_int_equal(rig_acquire(a), 0); /* another one */
+	assert_int_equal(rig_ping(a), 0);
+	assert_int_equal(tenant_release(a), 0);
+	assert_int_equal(tenant_release(a), 0);
+	tenant_put(a);
+	tenant_put(b);
+	rig_end_provider(r);
+	assert_int_equal(rig_processes(r), 0);
+}
+
 /* ---- meanwhile ---- */
 
 /* A check that hangs delays neither other threads nor those who look at this one. */
@@ -446,6 +556,8 @@ int main(void)
 		RIG_TEST(test_acquire_keeps_cached_sandbox_when_health_check_errors),
 		RIG_TEST(test_check_of_a_live_one_clears_it),
 		RIG_TEST(test_no_auto_restart_returns_the_stale_one),
+		RIG_TEST(test_silent_sandbox_is_refused_until_it_answers),
+		RIG_TEST(test_silent_sandbox_can_be_destroyed),
 		RIG_TEST(test_liveness_check_holds_up_nobody),
 		RIG_TEST(test_release_while_it_is_checked),
 		RIG_TEST(test_concurrent_reports_start_one_new_one),

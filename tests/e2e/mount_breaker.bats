@@ -1,0 +1,211 @@
+#!/usr/bin/env bats
+# A sandbox that is known not to answer: operations fail at once with ENOTCONN and without
+# a request, it is asked in the background, and when it answers again everything goes on.
+# One that is dead for certain is no such sandbox: it is replaced.
+
+load ../lib/mount
+
+setup() {
+	mount_setup
+	STOPPED=
+}
+
+teardown() {
+	[ -z "$STOPPED" ] || kill -CONT "$STOPPED" 2>/dev/null || true
+	cd /
+	teardown_mount
+}
+
+# says ERRNO PATH: that is what mkdir says, which needs the sandbox whatever is cached.
+says() {
+	local said
+
+	said=$("$PYTHON" "$BATS_TEST_DIRNAME/../lib/op.py" mkdir "$2")
+	[ "$said" = "$1" ] || { echo "$2: $said, not $1"; return 1; }
+}
+
+# breaker FILTER: of the only thread, by jq; never waits for a sandbox.
+breaker() {
+	jq -r ".threads[0].breaker$1" "$M/.ctl/status.json"
+}
+
+breaker_is() {
+	[ "$(breaker .state)" = "$1" ]
+}
+
+# Requests to the sandbox other than probes, and than those of the watch, which has pauses of its
+# own; from one moment.
+requests() {
+	awk '/^threadfs_sandbox_request_duration_seconds_count/ && !/request="watch"/ { n += $NF }
+	     /^threadfs_thread_breaker_probes_total/ { n -= $NF }
+	     END { print n + 0 }' "$M/.ctl/metrics"
+}
+
+# Nothing is asked of it for so many operations; those that fail are refused at once.
+refuses() {
+	local before refused i
+
+	before=$(requests)
+	refused=$(breaker .refused)
+	for i in $(seq "$1"); do
+		says ENOTCONN "outputs/unknown$i"
+	done
+	# A probe counts as a request when it ends.
+	[ "$(requests)" -le $((before + 1)) ]
+	[ "$(breaker .refused)" -ge $((refused + $1)) ]
+}
+
+pending() {
+	[ "$(jq .totals.pending_files "$M/.ctl/status.json")" = "$1" ]
+}
+
+asked_since() {
+	[ "$(breaker .probes)" -gt "$1" ]
+}
+
+# lines TEXT N: so often, and no more, it is in the log.
+lines() {
+	[ "$(grep -c "$1" "$LOG")" = "$2" ]
+}
+
+proxy() {
+	# -I: it does not look at the directory it is in.
+	"$PYTHON" -I - "$T/proxy.sock" "$1" <<-'PY'
+		import socket, sys
+		s = socket.socket(socket.AF_UNIX)
+		s.connect(sys.argv[1])
+		s.sendall(sys.argv[2].encode() + b"\n")
+		assert s.recv(100) == b"done\n"
+	PY
+}
+
+# One by its URL, behind a proxy that can be told to refuse; $W is the thread's directory.
+proxy_mount() {
+	local port
+
+	SANDBOXD_NAME=url sandboxd_start --listen 127.0.0.1:0 --dialect "$DIALECT"
+	port=$(sed -n 's/.*: ready on [^ ]*:\([0-9]*\) .*/\1/p' "$SANDBOXD_OUT")
+	spawn "$PYTHON" "$BATS_TEST_DIRNAME/../lib/stallproxy.py" "$port" "$T/proxy.sock" >"$T/proxy.port"
+	wait_until test -s "$T/proxy.port"
+	mount_start "http://127.0.0.1:$(cat "$T/proxy.port")"
+	W=$M/threads/default
+	cd "$W" || return 1
+}
+
+# The server itself, behind supervisor and bubblewrap.
+stop_sandbox() {
+	STOPPED=$(pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")")
+	[ -n "$STOPPED" ]
+	kill -STOP "$STOPPED"
+}
+
+@test "refused connections: known once, asked in the background, back by itself" {
+	local fd probed
+
+	proxy_mount
+	exec {fd}>outputs/kept
+	sandbox true # nothing that is cached counts
+	breaker_is closed
+	proxy refuse
+	# The default timeout is 30 s: nobody waits for that.
+	says ENOTCONN outputs/unknown
+	breaker_is open
+	refuses 30
+	breaker_is open
+	[ "$(breaker .opened)" = 1 ]
+	[ "$(breaker .since)" != null ]
+	jq -e '.threads[0].last_error.errno == "ENOTCONN"' "$M/.ctl/status.json"
+	"$THREADFS" status "$M" | grep -q '^default  *no-answer '
+	grep -q '^threadfs_thread_breaker_open{thread="default",user="default"} 1$' "$M/.ctl/metrics"
+	lines 'does not answer' 1
+
+	# what is written meanwhile is kept, and goes up when it is back: nobody else asks
+	echo precious >&"$fd"
+	exec {fd}>&- # bash does not tell
+	pending 1
+	probed=$(breaker .probes)
+	wait_until asked_since "$probed"
+	proxy forward
+	wait_until breaker_is closed
+	wait_until pending 0
+	[ "$(cat "$T/url.data/outputs/kept")" = precious ]
+	[ "$(cat outputs/kept)" = precious ]
+	lines 'does not answer' 1
+	lines 'answers again' 1
+	expect_errors
+}
+
+@test "SIGSTOP: ETIMEDOUT at the deadline, then at once; the same sandbox goes on" {
+	mount_start -o timeout=2
+	thread
+	echo old >outputs/f
+	sandbox true
+	stop_sandbox
+	says ETIMEDOUT outputs/unknown
+	wait_until breaker_is open
+	refuses 30
+	kill -CONT "$STOPPED"
+	STOPPED=
+	wait_until breaker_is closed
+	[ "$(cat outputs/f)" = old ]
+	[ "$(jq .restarts .ctl/status.json)" = 0 ]
+	lines 'does not answer' 1
+	lines 'answers again' 1
+	expect_errors
+}
+
+@test "one that dies while it is known not to answer is replaced" {
+	mount_start -o timeout=2
+	thread
+	echo old >outputs/f
+	sandbox true
+	stop_sandbox
+	says ETIMEDOUT outputs/unknown
+	wait_until breaker_is open
+	kill -KILL "$STOPPED"
+	STOPPED=
+	wait_until test -e outputs/f
+	[ "$(cat outputs/f)" = old ]
+	[ "$(jq .restarts .ctl/status.json)" = 1 ]
+	breaker_is closed
+	lines 'answers again' 0
+	expect_errors
+}
+
+@test "one that is killed is replaced by the next operation, and never known not to answer" {
+	local i
+
+	mount_start
+	thread
+	echo old >outputs/f
+	for i in 1 2 3; do
+		sandbox true
+		kill -KILL "$(jq .pid .ctl/status.json)"
+		[ "$(cat outputs/f)" = old ]
+	done
+	[ "$(jq .restarts .ctl/status.json)" = 3 ]
+	[ "$(breaker .opened)" = 0 ]
+	[ "$(breaker .refused)" = 0 ]
+	expect_errors
+}
+
+@test "the same without auto_restart, and unmounting meanwhile" {
+	mount_start -o timeout=2,auto_restart=false
+	thread
+	echo old >outputs/f
+	sandbox true
+	stop_sandbox
+	says ETIMEDOUT outputs/unknown
+	wait_until breaker_is open
+	refuses 3
+	kill -CONT "$STOPPED"
+	wait_until breaker_is closed
+	[ "$(cat outputs/f)" = old ]
+	sandbox true
+	kill -STOP "$STOPPED"
+	says ETIMEDOUT outputs/unknown
+	wait_until breaker_is open
+	cd /
+	expect_errors
+	mount_stop
+}
