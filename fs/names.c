@@ -10,6 +10,7 @@
 #include "entry.h"
 #include "file.h"
 #include "notifier.h"
+#include "salvage.h"
 #include "shelf.h"
 #include "stage.h"
 #include "symlink.h"
@@ -180,6 +181,44 @@ void sandbox_op_link(fuse_req_t req, struct node *n, struct node *dir, const cha
 	file_settle(t, n, true, link_settled);
 }
 
+/* ---- what is to be uploaded to a name from before ---- */
+
+/* Below the thread's root; NULL: there is none, or no memory for it. */
+static char *child_path(const struct node *dir, const char *name)
+{
+	char *rel CLEANUP_FREE = NULL, *path;
+
+	if (node_rel_path(dir, &rel) < 0 ||
+	    asprintf(&path, "%s%s%s", rel, rel[0] ? "/" : "", name) < 0)
+		return NULL;
+	return path;
+}
+
+static void hold_salvage(const struct node *dir, const char *name)
+{
+	char *path CLEANUP_FREE = child_path(dir, name);
+
+	if (path)
+		salvage_hold(dir->thread, path);
+}
+
+static void salvage_was_removed(const struct node *dir, const char *name)
+{
+	char *path CLEANUP_FREE = child_path(dir, name);
+
+	if (path)
+		salvage_removed(dir->thread, path);
+}
+
+static void salvage_was_moved(const struct trip *t)
+{
+	char *from CLEANUP_FREE = child_path(t->node, t->name);
+	char *to CLEANUP_FREE = child_path(t->other, t->name2);
+
+	if (from && to)
+		salvage_moved(t->node->thread, from, to);
+}
+
 /* ---- unlink, rmdir ---- */
 
 static void start_unlink(struct remote *r, struct sandbox *sb)
@@ -187,8 +226,10 @@ static void start_unlink(struct remote *r, struct sandbox *sb)
 	struct trip *t = trip_of(r);
 	char *path CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 
-	if (path)
-		sandbox_unlink(sb, &r->call, path);
+	if (!path)
+		return;
+	hold_salvage(t->node, t->name);
+	sandbox_unlink(sb, &r->call, path);
 }
 
 static void name_removed(struct trip *t, int err, int subdirs)
@@ -211,6 +252,8 @@ static void unlinked(struct trip *t, int err)
 		node_void_peers(t->other);
 	if (t->other && (err == 0 || err == -ENOENT))
 		file_gone(t->other);
+	if (err == 0)
+		salvage_was_removed(t->node, t->name);
 	name_removed(t, err, 0);
 }
 
@@ -264,10 +307,9 @@ static void start_rmdir(struct remote *r, struct sandbox *sb)
 /* What was listed of it, or of what is below. */
 static void drop_below(struct node *dir, const char *name)
 {
-	char *rel CLEANUP_FREE = NULL, *path CLEANUP_FREE = NULL;
+	char *path CLEANUP_FREE = child_path(dir, name);
 
-	if (node_rel_path(dir, &rel) == 0 &&
-	    asprintf(&path, "%s%s%s", rel, rel[0] ? "/" : "", name) >= 0)
+	if (path)
 		shelf_drop(dir->thread, path);
 }
 
@@ -313,8 +355,10 @@ static void start_rename(struct remote *r, struct sandbox *sb)
 	char *from CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 	char *to CLEANUP_FREE = from ? trip_path(t, t->other, t->name2, sb) : NULL;
 
-	if (to)
-		sandbox_rename(sb, &r->call, from, to, t->flags, &t->same);
+	if (!to)
+		return;
+	hold_salvage(t->node, t->name);
+	sandbox_rename(sb, &r->call, from, to, t->flags, &t->same);
 }
 
 static void exchange_nodes(struct node *a, struct node *b)
@@ -393,6 +437,8 @@ static void renamed(struct trip *t, int err)
 	names_moved(t, moved);
 	if (moved) {
 		parents_changed(t, n, there);
+		if (!(t->flags & RENAME_EXCHANGE))
+			salvage_was_moved(t);
 		nodes_moved(t, n, there);
 	} else {
 		node_doubt_attr(t->node);

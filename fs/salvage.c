@@ -1,5 +1,6 @@
 /* Which records there are, and when each is tried: see salvage.h. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -244,7 +245,7 @@ static void note_failure(struct salvage *v, int err, const char *message)
 		thread_ref(v->thread)->resting++;
 	v->rec.error = err;
 	(void)!ledger_entry_write(v->spool.entry, &v->rec, &changed);
-	if (!v->fs->ending)
+	if (!v->fs->ending && err != -ECANCELED)
 		thread_failed(v->thread, v->rec.path, err, message);
 }
 
@@ -254,7 +255,11 @@ void salvage_ended(struct salvage *v, int err, const char *message)
 	struct thread *t = v->thread;
 
 	fs->staging->running--;
-	if (err < 0) {
+	if (v->unwanted) {
+		DL_DELETE(fs->staging->salvage, v);
+		v->thread = NULL;
+		free_salvage(v);
+	} else if (err < 0) {
 		note_failure(v, err, message);
 		if (!v->resting)
 			v->thread = NULL;
@@ -312,6 +317,14 @@ void salvage_retry(struct fs *fs)
 	schedule(fs);
 }
 
+/* One that does not run, with its record. */
+static void drop(struct salvage *v)
+{
+	(void)wake(v); /* for the account */
+	DL_DELETE(v->fs->staging->salvage, v);
+	free_salvage(v);
+}
+
 int salvage_discard(struct fs *fs, const char *name)
 {
 	struct salvage *v;
@@ -324,10 +337,67 @@ int salvage_discard(struct fs *fs, const char *name)
 		return -ENOENT;
 	if (v->state == SALVAGE_RUNS)
 		return -EBUSY;
-	(void)wake(v); /* for the account */
-	DL_DELETE(fs->staging->salvage, v);
-	free_salvage(v);
+	drop(v);
 	return 0;
+}
+
+/* ---- names go and move ---- */
+
+/* Whether it is that name or, with below, one in it. */
+static bool is_of(const struct salvage *v, const struct thread *t, const char *path, bool below)
+{
+	size_t len = strlen(path);
+
+	return strcmp(v->rec.thread, t->id) == 0 && strncmp(v->rec.path, path, len) == 0 &&
+	       (v->rec.path[len] == '\0' || (below && v->rec.path[len] == '/'));
+}
+
+void salvage_hold(struct thread *t, const char *path)
+{
+	struct salvage *v;
+
+	if (!t->fs->staging)
+		return;
+	DL_FOREACH (t->fs->staging->salvage, v)
+		if (v->state == SALVAGE_RUNS && is_of(v, t, path, true))
+			remote_cancel(&v->r);
+}
+
+void salvage_removed(struct thread *t, const char *path)
+{
+	struct salvage *v, *next;
+
+	if (!t->fs->staging)
+		return;
+	DL_FOREACH_SAFE (t->fs->staging->salvage, v, next) {
+		if (!is_of(v, t, path, false))
+			continue;
+		log_info("thread %s: what was to be uploaded to a file is dropped, as that was "
+			 "removed",
+			 t->id);
+		v->unwanted = true;
+		if (v->state != SALVAGE_RUNS)
+			drop(v);
+	}
+}
+
+void salvage_moved(struct thread *t, const char *from, const char *to)
+{
+	struct salvage *v;
+	bool changed;
+
+	if (!t->fs->staging)
+		return;
+	DL_FOREACH (t->fs->staging->salvage, v) {
+		char *path;
+
+		if (!is_of(v, t, from, true) ||
+		    asprintf(&path, "%s%s", to, v->rec.path + strlen(from)) < 0)
+			continue;
+		free(v->rec.path);
+		v->rec.path = path;
+		(void)!ledger_entry_write(v->spool.entry, &v->rec, &changed);
+	}
 }
 
 bool salvage_is_at(const struct node *n)

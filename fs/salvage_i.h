@@ -17,7 +17,8 @@ struct salvage {
 	int64_t next_ms, pause_ms;
 	struct salvage *prev, *next;
 
-	bool resting; /* counted in the thread, until the next try */
+	bool resting;  /* counted in the thread, until the next try */
+	bool unwanted; /* its name was removed */
 
 	/* while it runs or rests */
 	struct thread *thread; /* counted */

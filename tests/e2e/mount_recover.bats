@@ -269,3 +269,27 @@ f.close()' outputs/a "$T/a"
 	[ "$(sandbox 'wc -c <outputs/a')" = 500000 ]
 	expect_errors
 }
+
+@test "what waits goes with its name: removed, or moved" {
+	mkdir outputs/d outputs/e
+	printf 'content' >"$T/c"
+	write_and_wait outputs/d/f wb "$T/c"
+	write_and_wait outputs/e/g wb "$T/c"
+	wait_until noted 2
+	sleep 0.5
+	kill_daemon
+	rm -r "$DATA/users/default/threads/demo/user-data/outputs/"{d,e}
+	again
+	wait_until jq -e '[.recovery[] | select(.state == "refused")] | length == 2' "$M/.ctl/status.json"
+	mkdir outputs/d outputs/e
+	echo other >outputs/d/f
+	rm outputs/d/f
+	noted 1
+	mv outputs/e outputs/moved
+	jq -e '[.recovery[].path] == ["outputs/moved/g"]' "$M/.ctl/status.json"
+	"$THREADFS" recover "$M" --retry
+	wait_until noted 0
+	[ "$(cat outputs/moved/g)" = content ]
+	[ ! -e outputs/d/f ] && [ ! -e outputs/e ]
+	expect_errors
+}

@@ -73,7 +73,9 @@ static uint64_t below(uint64_t n)
 
 void chaos_loss(const char *fmt, ...)
 {
-	char text[700];
+	char text[700], when[16];
+	time_t now = time(NULL);
+	struct tm tm;
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -83,7 +85,8 @@ void chaos_loss(const char *fmt, ...)
 		if (*p < ' ' || *p > '~')
 			*p = '?';
 	chaos.shared->losses++;
-	fprintf(stderr, "chaos: LOSS: %s\n", text);
+	strftime(when, sizeof(when), "%H:%M:%S", gmtime_r(&now, &tm));
+	fprintf(stderr, "chaos: %s LOSS: %s\n", when, text);
 }
 
 /* ---- the mount ---- */
