@@ -57,11 +57,12 @@ struct fs {
 	struct ctl_open *ctl_opens; /* ctl.c */
 	struct dir *dirs;           /* dir.c */
 
-	int cache_dir;           /* directory descriptor; staging and spool files go there */
-	uint64_t cache_used;     /* bytes in those files, and in memory before they need one */
-	uint64_t spool_memory;   /* what is taken for the latter */
-	struct staging *staging; /* staging.h: what outlives the daemon; NULL: nothing does */
-	uint64_t moves;          /* counts names that went or changed */
+	int cache_dir;            /* directory descriptor; staging and spool files go there */
+	uint64_t cache_used;      /* bytes in those files, and in memory before they need one */
+	uint64_t spool_memory;    /* what is taken for the latter */
+	struct staging *staging;  /* staging.h: what outlives the daemon; NULL: nothing does */
+	uint64_t moves;           /* counts names that went or changed */
+	unsigned litter_removals; /* under way: litter.h */
 	/* shelf.h: the listings of all threads, those that were used last at the end */
 	struct listing *shelf;
 	uint64_t shelf_used; /* bytes in them */

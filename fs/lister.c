@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "journal.h"
+#include "litter.h"
 #include "shelf.h"
 
 enum {
@@ -82,11 +83,12 @@ static int put_entry(struct listing *l, const struct entry *e, const char *name)
 }
 
 /* An upload of ours is just being renamed, and no watch tells when it has been. */
-static int put_believed(const struct thread *t, struct listing *l, const struct entry *e,
+static int put_believed(struct thread *t, struct listing *l, const struct entry *e,
 			const char *name)
 {
 	int r = put_entry(l, e, name);
 
+	litter_seen(t, l->path, name, &e->attr);
 	if (r == 0 && !t->watched && strncmp(name, UPLOAD_TEMPORARY, strlen(UPLOAD_TEMPORARY)) == 0)
 		r = listing_doubt(l, name);
 	return r;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "notifier.h"
 #include "reader_i.h"
 
 struct check {
@@ -105,8 +106,11 @@ static void believe(struct reader *r)
 		reader_jump_answer(j);
 }
 
+/* Before he gets a byte of it the kernel must not be sure of where the other one ended. */
 static void adopt(struct reader *r, const struct attr *now, bool keep_bytes)
 {
+	if (now->size != r->version.size)
+		notify_attr_now(r->node->fs, r->node->ino);
 	reader_drop(r, keep_bytes);
 	r->version = *now;
 	r->etag[0] = '\0';

@@ -293,3 +293,17 @@ f.close()' outputs/a "$T/a"
 	[ ! -e outputs/d/f ] && [ ! -e outputs/e ]
 	expect_errors
 }
+
+@test "what a broken upload left in the sandbox goes when it is old" {
+	local dir=$DATA/users/default/threads/demo/user-data/outputs
+	local old=.threadfs-upload-01234567-89ab-cdef-0123-456789abcdef
+	local young=.threadfs-upload-11234567-89ab-cdef-0123-456789abcdef
+
+	touch -d "2 hours ago" "$dir/$old" "$dir/.threadfs-upload-mine"
+	touch "$dir/$young"
+	gone() {
+		ls -A outputs >/dev/null && [ ! -e "$dir/$old" ]
+	}
+	wait_until gone
+	[ -e "$dir/$young" ] && [ -e "$dir/.threadfs-upload-mine" ]
+}

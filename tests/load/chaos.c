@@ -480,6 +480,8 @@ int main(int argc, char **argv)
 		return 3;
 	}
 	settle();
+	printf("chaos: %u uploads were broken off and left a temporary file\n",
+	       chaos_tidy(chaos.mount, world.data));
 	snprintf(root, sizeof(root), "%s/threads", chaos.mount);
 	files = chaos_verify(root, "", "through the mount");
 	if (!unmount_it())

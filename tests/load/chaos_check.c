@@ -4,10 +4,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "buf.h"
 #include "chaos_i.h"
 #include "io.h"
+
+enum { TIDY_TRIES = 300 };
 
 static char data[CONTENT_MAX + 1], scratch[CONTENT_MAX];
 
@@ -138,6 +142,55 @@ static void check_names(const char *dir, const char *who, unsigned thread)
 		chaos_loss("%s: %s/%s was left behind", who, dir, name);
 	}
 	closedir(d);
+}
+
+/* Makes an hour pass for what broken uploads left in the directory. Returns how many there are. */
+static unsigned age_temporaries(const char *dir)
+{
+	const struct timespec past[2] = { { .tv_nsec = UTIME_OMIT },
+					  { .tv_sec = time(NULL) - 7200 } };
+	struct dirent *e;
+	DIR *d = opendir(dir);
+	unsigned n = 0;
+
+	while (d && (e = readdir(d))) {
+		if (strncmp(e->d_name, ".threadfs-upload-", 17) != 0)
+			continue;
+		utimensat(dirfd(d), e->d_name, past, 0);
+		n++;
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void list(const char *dir)
+{
+	DIR *d = opendir(dir);
+
+	while (d && readdir(d))
+		;
+	if (d)
+		closedir(d);
+}
+
+unsigned chaos_tidy(const char *mount, const char *host)
+{
+	char dir[400];
+	unsigned total = 0, left = 1;
+
+	for (unsigned tries = 0; left && tries < TIDY_TRIES; tries++, usleep(100000)) {
+		left = 0;
+		for (unsigned t = 0; t < THREADS; t++) {
+			snprintf(dir, sizeof(dir), "%s/users/default/threads/t%u/user-data/outputs",
+				 host, t);
+			left += age_temporaries(dir);
+			snprintf(dir, sizeof(dir), "%s/threads/t%u/outputs", mount, t);
+			list(dir);
+		}
+		total = MAX(total, left);
+	}
+	return total;
 }
 
 uint64_t chaos_verify(const char *root, const char *suffix, const char *who)

@@ -97,6 +97,11 @@ void chaos_writer(unsigned thread, struct worker *w);
 void chaos_visitor(unsigned thread, struct worker *w);
 
 /*
+ * Uploads that were broken off by a kill leave temporary files, which the mount removes when they
+ * are old: they become old, and it gets its chance. Returns how many there were.
+ */
+unsigned chaos_tidy(const char *mount, const char *host);
+/*
  * Compares all files below ROOT/THREAD/outputs with what is known; suffix comes
  * between the two. Only when nobody is at work. Returns how many were verified.
  */

@@ -1,0 +1,72 @@
+/* See litter.h. */
+#include "litter.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "log.h"
+#include "remote.h"
+#include "uuid.h"
+
+enum {
+	OLD_S = 3600, /* since its last byte came, by our clock */
+	AT_ONCE = 4,
+};
+
+struct litter {
+	struct remote r;
+	char *path; /* below the thread's root */
+};
+
+static bool is_temporary(const char *name)
+{
+	size_t len = strlen(UPLOAD_TEMPORARY);
+
+	return strncmp(name, UPLOAD_TEMPORARY, len) == 0 && strlen(name + len) == UUID_LEN &&
+	       strspn(name + len, "0123456789abcdef-") == UUID_LEN;
+}
+
+static void start(struct remote *r, struct sandbox *sb)
+{
+	struct litter *l = CONTAINER_OF(r, struct litter, r);
+	char *path CLEANUP_FREE = NULL;
+
+	if (asprintf(&path, "%s/%s", sandbox_root(sb), l->path) < 0) {
+		path = NULL;
+		remote_fail(r, -ENOMEM);
+		return;
+	}
+	sandbox_unlink(sb, &r->call, path);
+}
+
+/* The watch tells of it, or the next listing. */
+static void done(struct remote *r, int err)
+{
+	struct litter *l = CONTAINER_OF(r, struct litter, r);
+	struct thread *t = r->thread;
+
+	if (err == 0)
+		log_info("thread %s: removed a file of an upload that was broken off", t->id);
+	t->fs->litter_removals--;
+	free(l->path);
+	free(l);
+}
+
+void litter_seen(struct thread *t, const char *dir, const char *name, const struct attr *attr)
+{
+	struct litter *l;
+
+	if (!is_temporary(name) || !S_ISREG(attr->mode) || t->fs->litter_removals >= AT_ONCE ||
+	    time(NULL) - attr->mtime.tv_sec < OLD_S)
+		return;
+	l = calloc(1, sizeof(*l));
+	if (!l || asprintf(&l->path, "%s%s%s", dir, dir[0] ? "/" : "", name) < 0) {
+		free(l);
+		return;
+	}
+	t->fs->litter_removals++;
+	l->r.quiet = true;
+	remote_begin(&l->r, t, start, done);
+}
