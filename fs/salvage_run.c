@@ -361,10 +361,14 @@ static void compare_last(struct salvage *v, uint64_t bytes)
 
 /* ---- what to do ---- */
 
+/* Of what we made ourselves just before only the size may be known; an empty one is nobody's loss.
+ */
 static bool is_base(const struct salvage *v)
 {
 	const struct ledger_version *b = &v->rec.base;
 
+	if (b->there && !b->ino && b->size == 0 && v->seen.size == 0)
+		return true;
 	return b->there && b->size == v->seen.size && b->ino && b->ino == v->seen.ino &&
 	       b->mtime.tv_sec == v->seen.mtime.tv_sec && b->mtime.tv_nsec == v->seen.mtime.tv_nsec;
 }
