@@ -423,7 +423,7 @@ tx() {
 	cat "$T/in" | tx . -- cat | cmp - "$T/in"
 	[ "$(tx . -- wc -c </dev/null)" = 0 ]
 	# one that does not read it
-	[ "$(yes | timeout 20 "$THREADFS" exec . -- echo ended)" = ended ]
+	[ "$(yes | timeout $((20 * SLOW)) "$THREADFS" exec . -- echo ended)" = ended ]
 }
 
 @test "threadfs exec: arguments arrive as they are" {
@@ -465,14 +465,14 @@ tx() {
 
 # piped CMD…: to a reader that leaves; PIPED: how it ended.
 piped() {
-	timeout 20 "$@" | :
+	timeout $((20 * SLOW)) "$@" | :
 	PIPED=${PIPESTATUS[0]}
 	return "$PIPED"
 }
 
 @test "threadfs exec: a reader that leaves ends it" {
 	mark
-	[ "$(timeout 20 "$THREADFS" exec . -- yes "$MARK" | head -n 1)" = "$MARK" ]
+	[ "$(timeout $((20 * SLOW)) "$THREADFS" exec . -- yes "$MARK" | head -n 1)" = "$MARK" ]
 	refute piped "$THREADFS" exec . -- yes "$MARK"
 	same "$PIPED" 141
 	wait_until runs_not "^yes $MARK"
