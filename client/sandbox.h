@@ -272,8 +272,8 @@ struct upload {
  * Puts a file in its place as a whole: a reader in the sandbox sees the old one
  * or the new one. After a failure the old one is there and nothing of the new.
  * With UPLOAD_NAME_FREE there is none, and a reader may see the beginning of a small new
- * one on a server that does not stage; after a failure the name is free again, unless
- * the server can no longer be asked to remove it.
+ * one on a server that does not stage; after a failure that the server told of the name is free
+ * again.
  */
 void sandbox_upload(struct sandbox *sb, struct call *call, const char *path,
 		    const struct upload *how);

@@ -16,8 +16,8 @@
  * what readers could see half of is written in a moment.
  *
  * Whoever cleans up late removes nothing but a temporary name: he cannot know whose
- * file bears the final one by then. A new one that could not be written is removed at
- * once if at all, and only if it can be ours.
+ * file bears the final one by then. A new one that the server says it could not write is removed
+ * at once if at all, and only if it can be ours; one of which nobody heard stays.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -66,7 +66,8 @@ static void undo_script(const struct upload_op *o, struct buf *to)
 
 /*
  * The same for the final name. Only what our request can have made: a file that is no longer
- * than ours and no older than the request.
+ * than ours and no older than the request. Only after an answer: if none came this could be late,
+ * and take away what was put there since.
  */
 static void undo_straight_script(const struct upload_op *o, struct buf *to)
 {
@@ -123,7 +124,7 @@ static bool was_refused(int err)
 /* Takes the message. */
 static void fail(struct upload_op *o, int err, char *message)
 {
-	if (!o->made || (o->way != STAGED && was_refused(err))) {
+	if (!o->made || (o->way != STAGED && (was_refused(err) || o->x.status == 0))) {
 		op_finish_with(&o->op, err, message);
 		return;
 	}

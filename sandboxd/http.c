@@ -476,12 +476,31 @@ static bool needs_worker(const struct request *r)
 	return (r->route->flags & ROUTE_BLOCKING) && !(sink && sink->quick && sink->quick(r));
 }
 
+/*
+ * A request may have lain in its socket while we stood still, and whoever sent it has given
+ * up and done something else since: a late upload must not come over that. Not so who has only
+ * ended his half of the connection. (Of TCP nothing more is to be seen than that.)
+ */
+static bool has_left(const struct request *r)
+{
+	struct pollfd p = { .fd = peer_of(r->conn)->fd };
+
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
+}
+
 static void dispatch(struct request *r)
 {
 	struct request_i *i = r->i;
 
 	i->dispatched = true;
-	if (i->status || !decode(r))
+	if (i->status)
+		return;
+	/* Commands go on without their client; files are not touched for nobody. */
+	if ((r->route->flags & ROUTE_BLOCKING) && has_left(r)) {
+		reply_error(r, 499, "The client has left");
+		return;
+	}
+	if (!decode(r))
 		return;
 	if (needs_worker(r)) {
 		i->working = true;

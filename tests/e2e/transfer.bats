@@ -870,3 +870,35 @@ drain() {
 		sandboxd_stop
 	done
 }
+
+# A request that lay in the socket while the server stood still, and nobody waits for.
+@test "upload: what comes too late is not stored" {
+	local server
+
+	start aiod
+	server=$(pgrep -P "$(pgrep -P "$SANDBOXD_PID")")
+	kill -STOP "$server"
+	python3 -I -S - "$SOCK" >"$T/answer" <<'PY' &
+import socket, sys
+def send(name):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    body = ('--b\r\nContent-Disposition: form-data; name="path"\r\n\r\n/mnt/user-data/%s\r\n'
+            '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\nx\r\n--b--\r\n' % name)
+    s.sendall(('POST /v1/file/upload HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=b\r\n'
+               'Content-Length: %d\r\n\r\n%s' % (len(body), body)).encode())
+    return s
+send("late").close()
+s = send("half")
+s.shutdown(socket.SHUT_WR)
+print("sent", flush=True)
+print(s.recv(4096).split(b"\r\n")[0].decode(), flush=True)
+PY
+	HELPER_PIDS+=($!)
+	wait_until grep -q sent "$T/answer"
+	kill -CONT "$server"
+	wait_until grep -q 'HTTP/1.1 200' "$T/answer"
+	[ -e "$DATA/half" ]
+	get "$DL/half"
+	[ ! -e "$DATA/late" ]
+}
