@@ -116,6 +116,7 @@ static void do_write(unsigned slot)
 	struct slot *s = &chaos.shared->slots[thread][slot];
 	uint32_t version = s->attempted + 1;
 	size_t len = content_make(content, thread, s->generation, slot, version);
+	unsigned epoch = chaos.shared->epoch;
 	bool ok, torn = false;
 	char path[512];
 
@@ -124,6 +125,8 @@ static void do_write(unsigned slot)
 	s->attempted = version;
 	s->moves++;
 	ok = put(path, content, len, O_CREAT | O_TRUNC, &torn);
+	/* The daemon was killed meanwhile: of its last moment's writes the end may be missing. */
+	torn |= !ok && epoch != chaos.shared->epoch;
 	s->moves++;
 	if (torn) {
 		s->torn = true;
