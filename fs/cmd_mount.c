@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -131,6 +132,18 @@ static int stay(struct mount *m, int signals)
 	return mount_stop(m) < 0 ? 1 : 0;
 }
 
+/* The usual 1024 are a matter of select(2), which nobody uses here. */
+static void raise_files(void)
+{
+	const rlim_t wanted = 65536;
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= wanted)
+		return;
+	files.rlim_cur = MIN(files.rlim_max, wanted);
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
 /* tell: where the parent reads; -1 in the foreground. */
 static int run(const struct options *o, int tell, int log_fd)
 {
@@ -149,6 +162,7 @@ static int run(const struct options *o, int tell, int log_fd)
 	log_set_name("threadfs");
 	umask(0077);
 	privilege_drop();
+	raise_files();
 	if (tell >= 0) /* before anything is logged: what goes wrong now is told in one line */
 		take_stdio(log_fd);
 	log_set_topics(o->debug);

@@ -18,6 +18,7 @@
 
 enum {
 	QUEUE_LINES = 10000,
+	QUEUE_BYTES = 4 * 1024 * 1024,
 	READ_MAX = 1024 * 1024,
 };
 
@@ -103,7 +104,7 @@ static void put_line(struct event_reader *r, const char *line, size_t len)
 
 	if (r->overflowed)
 		return;
-	if (!line || r->lines >= QUEUE_LINES || buf_reserve(&r->queue, len) < 0) {
+	if (!line || r->lines >= QUEUE_LINES || r->queue.len + len > QUEUE_BYTES) {
 		buf_puts(&r->queue, overflow);
 		r->overflowed = true;
 	} else {
@@ -222,7 +223,7 @@ static int open_events(struct ctl_open *o)
 	if (!r)
 		return -ENOMEM;
 	r->thread = o->thread;
-	r->queue = BUF_INIT(QUEUE_LINES * 16 * KIB);
+	r->queue = BUF_INIT(QUEUE_BYTES + KIB);
 	r->watcher = (struct watcher){ .event = on_event, .lost = on_lost, .ended = on_ended };
 	o->priv = r;
 	remote_begin(&r->remote, o->thread, start, on_started);

@@ -60,6 +60,7 @@ struct fs {
 	int cache_dir;            /* directory descriptor; staging and spool files go there */
 	uint64_t cache_used;      /* bytes in those files, and in memory before they need one */
 	uint64_t spool_memory;    /* what is taken for the latter */
+	unsigned spool_files;     /* how many are open; capped, see spool_has_room() */
 	struct staging *staging;  /* staging.h: what outlives the daemon; NULL: nothing does */
 	uint64_t moves;           /* counts names that went or changed */
 	unsigned litter_removals; /* under way: litter.h */

@@ -189,11 +189,29 @@ static void begin_next(struct jobs *j)
 		begin(j->starts);
 }
 
+/* Those that start, wait or run. */
+static unsigned count_unfinished(const struct jobs *j)
+{
+	const struct command *c;
+	unsigned shells = 0, own = 0, n = 0;
+
+	DL_COUNT(j->starts, c, shells);
+	DL_COUNT(j->starts_own, c, own);
+	DL_FOREACH (j->all, c)
+		n += !command_is_over(c);
+	return n + shells + own;
+}
+
 int jobs_start(struct thread *t, const struct job_spec *spec, struct job_start *s)
 {
 	struct jobs *j = jobs_get(t);
-	struct command *c = j ? command_new(t, spec) : NULL;
+	struct command *c;
 
+	if (!j)
+		return -ENOMEM;
+	if (count_unfinished(j) >= JOBS_UNFINISHED)
+		return -EAGAIN;
+	c = command_new(t, spec);
 	if (!c)
 		return -ENOMEM;
 	c->jobs = j;

@@ -18,6 +18,7 @@ struct feed;
 enum {
 	JOB_SCRIPT_MAX = 128 * 1024, /* bytes of one command */
 	JOBS_KEPT = 100,             /* that have ended, per thread */
+	JOBS_UNFINISHED = 256,       /* that have not, per thread */
 };
 #define JOB_OUTPUT_MAX (256 * MIB)
 
@@ -44,7 +45,8 @@ struct job_start {
 	void (*done)(struct job_start *s, int err, struct command *c);
 	struct command *command; /* private */
 };
-/* Starts what spec says (copied). Returns 0, or a negative errno and nothing happens. */
+/* Starts what spec says (copied). Returns 0, or a negative errno and nothing happens: -EAGAIN if
+ * too many have not ended. */
 int jobs_start(struct thread *t, const struct job_spec *spec, struct job_start *s) MUST_CHECK;
 /*
  * Does not wait any more: what has not been sent never will be; what has is a

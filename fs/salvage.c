@@ -84,6 +84,14 @@ static int gather(void *ctx, struct ledger_found *f, int err, const char *why)
 	if (f->busy || strcmp(f->rec.source, fs->staging->source) != 0 ||
 	    strcmp(f->rec.user, fs->opt->user) != 0)
 		return 0;
+	if (!spool_has_room(fs)) {
+		if (!fs->staging->left++)
+			log_warn("there is more in %s/" LEDGER_DIR
+				 " than files may be open: the rest "
+				 "is for the next mount, or threadfs recover",
+				 fs->opt->cache);
+		return 0;
+	}
 	err = add(fs, f, &v);
 	if (err == 0 && v->rec.settled) {
 		DL_DELETE(fs->staging->salvage, v);

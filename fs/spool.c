@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "io.h"
 #include "ledger.h"
@@ -15,6 +16,7 @@ enum {
 	MEMORY_FIRST = 4 * 1024,
 	MEMORY_MAX = 128 * 1024,           /* of one */
 	MEMORY_MAX_ALL = 16 * 1024 * 1024, /* of all of them */
+	FILES_SPARED = 64, /* descriptors at least, for connections and the like; and a quarter */
 };
 
 int spool_open(struct spool *s, struct fs *fs)
@@ -41,8 +43,10 @@ void spool_close(struct spool *s)
 	if (!s->fs)
 		return;
 	ledger_entry_drop(STEAL(s->entry));
-	if (s->fd >= 0)
+	if (s->fd >= 0) {
 		close(s->fd);
+		s->fs->spool_files--;
+	}
 	free_memory(s);
 	count(s, 0);
 	s->fs = NULL;
@@ -77,12 +81,23 @@ static int write_file(int fd, const char *p, size_t len, uint64_t offset)
 	return 0;
 }
 
+bool spool_has_room(const struct fs *fs)
+{
+	struct rlimit all;
+
+	if (getrlimit(RLIMIT_NOFILE, &all) < 0 || all.rlim_cur == RLIM_INFINITY)
+		return true;
+	return fs->spool_files + MAX(all.rlim_cur / 4, FILES_SPARED) < all.rlim_cur;
+}
+
 /* From memory to a file. */
 static int spill(struct spool *s)
 {
-	int fd = openat(s->fs->cache_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	int r;
+	int fd, r;
 
+	if (!spool_has_room(s->fs))
+		return -ENFILE;
+	fd = openat(s->fs->cache_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	r = write_file(fd, s->mem, s->bytes, 0);
@@ -98,6 +113,7 @@ static int spill(struct spool *s)
 	}
 	free_memory(s);
 	s->fd = fd;
+	s->fs->spool_files++;
 	return 0;
 }
 
@@ -113,6 +129,7 @@ int spool_to_file(struct spool *s, int ledger)
 void spool_adopt(struct spool *s, struct fs *fs, struct ledger_entry *entry, uint64_t bytes)
 {
 	*s = (struct spool){ .fs = fs, .fd = entry->fd, .entry = entry };
+	fs->spool_files++;
 	count(s, bytes);
 }
 

@@ -31,7 +31,9 @@ void spool_adopt(struct spool *s, struct fs *fs, struct ledger_entry *entry, uin
 void spool_close(struct spool *s);
 /* From memory to a file, if it has none; an entry for it, if it has none. */
 int spool_to_file(struct spool *s, int ledger) MUST_CHECK;
-/* All of it, or a negative errno: -ENOSPC also at the cap. */
+/* Whether the process may have one more such file open: others need descriptors, too. */
+bool spool_has_room(const struct fs *fs);
+/* All of it, or a negative errno: -ENOSPC also at the cap, -ENFILE if there are too many files. */
 int spool_write(struct spool *s, const void *bytes, size_t len, uint64_t offset) MUST_CHECK;
 /* As pread(2) but whole: short only at the end of the file. */
 ssize_t spool_read(struct spool *s, void *to, size_t len, uint64_t offset) MUST_CHECK;

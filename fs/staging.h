@@ -28,6 +28,7 @@ struct staging {
 	struct salvage *salvage; /* salvage.h: what was found */
 	unsigned running;        /* of these */
 	unsigned refused;        /* records that nobody can read */
+	unsigned left;           /* that were too many */
 	ev_timer salvage_timer;
 };
 
