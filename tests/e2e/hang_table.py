@@ -16,7 +16,9 @@ again. Prints what it sees; with --table as a table for docs/RELIABILITY.md. Tim
 beyond what they should be where they fail: SLOW multiplies them.
 """
 import errno
+import json
 import os
+import re
 import select
 import signal
 import socket
@@ -34,6 +36,7 @@ STATES = {
     "stop": "SIGSTOP",
 }
 LARGE = 300_000_000
+COUNT = re.compile(r'threadfs_request_duration_seconds_count\{operation="(\w+)".*\} (\d+)$')
 
 
 class Interrupted(Exception):
@@ -45,7 +48,9 @@ def opened(flags, name="f"):
 
 
 def looked(*names):
-    return lambda d: [os.lstat(f"{d}/{name}") for name in names]
+    """The kernel knows them, or that they are not there: what is done next is the operation
+    itself, not the lookup before it."""
+    return lambda d: [os.path.lexists(f"{d}/{name}") for name in names]
 
 
 def read_whole(d, _):
@@ -109,15 +114,15 @@ OPS = {
     "append and close": (opened(os.O_WRONLY | os.O_APPEND), write_close),
     "write and fsync": (opened(os.O_WRONLY | os.O_TRUNC), write_fsync),
     "fallocate": (opened(os.O_WRONLY), lambda _, fd: os.posix_fallocate(fd, 0, 100)),
-    "create and close": (None, create),
-    "mknod": (None, lambda d, _: os.mknod(f"{d}/new", 0o644)),
+    "create and close": (looked("new"), create),
+    "mknod": (looked("new"), lambda d, _: os.mknod(f"{d}/new", 0o644)),
     "readdir": (None, lambda d, _: os.listdir(d)),
-    "mkdir": (None, lambda d, _: os.mkdir(f"{d}/new")),
+    "mkdir": (looked("new"), lambda d, _: os.mkdir(f"{d}/new")),
     "rmdir": (looked("d"), lambda d, _: os.rmdir(f"{d}/d")),
     "unlink": (looked("f"), lambda d, _: os.unlink(f"{d}/f")),
-    "rename": (looked("f"), lambda d, _: os.rename(f"{d}/f", f"{d}/new")),
-    "link": (looked("f"), lambda d, _: os.link(f"{d}/f", f"{d}/new")),
-    "symlink": (None, lambda d, _: os.symlink("f", f"{d}/new")),
+    "rename": (looked("f", "new"), lambda d, _: os.rename(f"{d}/f", f"{d}/new")),
+    "link": (looked("f", "new"), lambda d, _: os.link(f"{d}/f", f"{d}/new")),
+    "symlink": (looked("new"), lambda d, _: os.symlink("f", f"{d}/new")),
     "readlink": (None, lambda d, _: os.readlink(f"{d}/l")),
     "statfs": (None, lambda d, _: os.statvfs(d)),
     "copy_file_range": (pair, lambda _, fds: os.copy_file_range(*fds, 1000)),
@@ -127,6 +132,15 @@ OPS = {
 }
 # Of these nothing is to be known: they are prepared before what voids all caches.
 UNKNOWN = ("lookup", AFTERWARDS, "getattr", "readdir", "readlink")
+# Requests of that kind, by the mount's own count, are what these have to be: as long as the watch
+# is live the kernel looks nothing up again. Who refuses connections ends the watch.
+KINDS = {
+    "names": ("mknod", "mkdir", "rmdir", "unlink", "rename", "link", "symlink"),
+    "setattr": ("chmod", "utimens", "truncate"),
+    "statfs": ("statfs",),
+    "getattr": ("getattr",),
+    "lookup": ("lookup",),
+}
 # These wait for a page of the kernel's cache, which only a signal that ends the process ends.
 PAGES = ("open and read", "read far into an open file")
 
@@ -229,6 +243,7 @@ class Test:
         self.timeout = timeout
         self.rounds = 0
         self.bad = []
+        self.real = {}   # kind: states in which all of its operations came to the mount
         self.heard = {}  # the slowest after SIGINT
 
     def command(self, text):
@@ -238,11 +253,31 @@ class Test:
         finally:
             os.close(fd)
 
+    def counts(self):
+        """Requests that were answered, of files in sandboxes, by kind."""
+        found = {}
+        with open(f"{self.mount}/.ctl/metrics") as f:
+            for line in f:
+                m = COUNT.match(line)
+                if m and 'class="sandbox"' in line:
+                    found[m[1]] = int(m[2])
+        return found
+
+    def watched(self):
+        """Waits until the sandbox tells of changes again: until then names last a second."""
+        until = time.monotonic() + 10 * SLOW
+        while time.monotonic() < until:
+            with open(f"{self.thread}/.ctl/status.json") as f:
+                if json.load(f)["watch"] == "live":
+                    return
+            time.sleep(0.05)
+
     def prepare(self):
         """A directory for each operation, so that none is in the way of another; made by a
         command, after which nothing counts that is cached."""
         self.rounds += 1
         self.held = []
+        self.watched()
         top = f"outputs/{self.rounds}"
         self.command(f"""mkdir -p {top} && cd {top} && for i in $(seq {len(OPS)}); do
             mkdir -p $i/d && echo content >$i/f && echo other >$i/g && ln -s f $i/l &&
@@ -297,6 +332,7 @@ class Test:
     def round(self, state, interrupt):
         results = {}
         children = self.prepare()
+        before = self.counts()
         try:
             self.control.set(state)
             first = [c for c in children if interrupt or c.name != AFTERWARDS]
@@ -309,6 +345,10 @@ class Test:
                 self.wait(left, results, began)
                 last = [c for c in children if c not in first]
                 self.wait(last, results, self.go(last))
+            after = self.counts()
+            for kind, names in KINDS.items():
+                if after.get(kind, 0) - before.get(kind, 0) >= len(names):
+                    self.real.setdefault(kind, set()).add(state)
         finally:
             self.control.set("forward")
             for c in children:
@@ -394,6 +434,11 @@ def main():
             said, took = test.heard.get(name, ("–", 0))
             print(f"| {name} |", " | ".join(cell(*seen[s][name]) for s in STATES),
                   f"| {said}{f', {took * 1000:.0f} ms' if took else ''} |")
+    for kind, names in KINDS.items():
+        states = test.real.get(kind, set()) - {"refuse"}
+        print(f"{', '.join(names)}: asked of the mount in {sorted(states)}", file=sys.stderr)
+        if not states:
+            test.bad.append(f"{kind}: only lookups were seen of {', '.join(names)}")
     for line in test.bad:
         print(f"WRONG: {line}", file=sys.stderr)
     sys.exit(bool(test.bad))
