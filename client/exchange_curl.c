@@ -206,7 +206,7 @@ static void set_post(struct exchange *x)
 	curl_easy_setopt(e, CURLOPT_SEEKDATA, x);
 }
 
-static void set_body(struct exchange *x)
+static int set_body(struct exchange *x)
 {
 	CURL *e = x->easy;
 
@@ -214,19 +214,26 @@ static void set_body(struct exchange *x)
 		set_post(x);
 	else if (strcmp(x->method, "HEAD") == 0)
 		curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
-	else if (strcmp(x->method, "GET") != 0)
-		curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, x->method);
+	else if (strcmp(x->method, "GET") != 0 &&
+		 curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, x->method) != CURLE_OK)
+		return -ENOMEM; /* it would be a GET */
+	return 0;
 }
 
-static void set_connection(struct exchange *x)
+/*
+ * -ENOMEM if one of those could not be set that say where the request goes and who may hear of it:
+ * by default that is a port of this machine, or a proxy.
+ */
+static int set_connection(struct exchange *x)
 {
 	const struct sandbox *sb = x->op->sb;
 	CURL *e = x->easy;
+	CURLcode r;
 
 	curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
 	/* A resolver thread that hangs is left behind: removing a transfer must not wait for it. */
 	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
-	curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+	r = curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
 	/* One request per connection at a time: a paused one must not hold up others. */
 	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
@@ -238,12 +245,12 @@ static void set_connection(struct exchange *x)
 	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
 	curl_easy_setopt(e, CURLOPT_USERAGENT, "threadfs/" THREADFS_VERSION);
-	if (sb->socket)
-		curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, sb->socket);
-	if (sb->bypass_proxy)
-		curl_easy_setopt(e, CURLOPT_NOPROXY, "*");
-	if (sb->cacert)
-		curl_easy_setopt(e, CURLOPT_CAINFO, sb->cacert);
+	if (r == CURLE_OK && sb->socket)
+		r = curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, sb->socket);
+	if (r == CURLE_OK && sb->bypass_proxy)
+		r = curl_easy_setopt(e, CURLOPT_NOPROXY, "*");
+	if (r == CURLE_OK && sb->cacert)
+		r = curl_easy_setopt(e, CURLOPT_CAINFO, sb->cacert);
 	if (sb->insecure) {
 		curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 0L);
 		curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 0L);
@@ -252,6 +259,7 @@ static void set_connection(struct exchange *x)
 	if (x->fresh ||
 	    (!x->idempotent && !x->form_path && x->body.len == 0 && strcmp(x->method, "GET") != 0))
 		curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
+	return r == CURLE_OK ? 0 : -ENOMEM;
 }
 
 static void set_buffers(struct exchange *x)
@@ -312,12 +320,15 @@ int exchange_curl_begin(struct exchange *x)
 	set_owner(x);
 	set_buffers(x);
 	if (!x->is_set) {
-		set_connection(x);
+		r = set_connection(x);
+		if (r < 0)
+			return r;
 		set_callbacks(x);
 		x->is_set = true;
 	}
-	set_body(x);
-	r = set_headers(x);
+	r = set_body(x);
+	if (r == 0)
+		r = set_headers(x);
 	if (r == 0)
 		r = pool_add(sb->pool, x->easy);
 	return r;

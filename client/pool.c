@@ -14,6 +14,7 @@
 enum {
 	SPARE_MAX = 8,         /* easy handles kept for the next request */
 	IDLE_CONNECTIONS = 16, /* kept open for the next request */
+	UPLOAD_BUFFER = 64 * 1024,
 };
 
 struct pool {
@@ -21,12 +22,20 @@ struct pool {
 	CURLM *multi;
 	void (*done)(CURL *easy, CURLcode code);
 	ev_timer timer;
-	struct job kick;    /* the timer, when it is due at once */
-	unsigned kicked;    /* in which turn of the loop that was last */
-	struct sock *socks; /* those that transfers wait for, and those that are idle */
+	struct job kick;          /* the timer, when it is due at once */
+	unsigned kicked;          /* in which turn of the loop that was last */
+	struct sock *socks;       /* those that transfers wait for, and those that are idle */
+	struct transfer *running; /* what was added */
+	size_t count, cap;
+	unsigned serial; /* of the next one */
 	CURL *spare[SPARE_MAX];
 	CURL *set[SPARE_MAX]; /* the same, still set up for a plain GET */
 	unsigned spares, sets;
+};
+
+struct transfer {
+	CURL *easy;
+	unsigned serial;
 };
 
 /* A socket of libcurl's. One that is idle is not watched: it may be closed at any time. */
@@ -125,6 +134,31 @@ static void forget_rest(struct pool *p)
 
 /* ---- transfers ---- */
 
+static int note_running(struct pool *p, CURL *easy)
+{
+	if (p->count == p->cap) {
+		size_t cap = p->cap * 2 ?: 8;
+		struct transfer *v = reallocarray(p->running, cap, sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		p->running = v;
+		p->cap = cap;
+	}
+	p->running[p->count++] = (struct transfer){ easy, p->serial++ };
+	return 0;
+}
+
+static void take_out(struct pool *p, CURL *easy)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		if (p->running[i].easy == easy) {
+			p->running[i] = p->running[--p->count];
+			return;
+		}
+	}
+}
+
 /* Tells the owners of what has ended. They may begin and remove others from there. */
 static void reap(struct pool *p)
 {
@@ -138,34 +172,63 @@ static void reap(struct pool *p)
 		if (msg->msg != CURLMSG_DONE)
 			continue;
 		note_idle(p, easy);
-		curl_multi_remove_handle(p->multi, easy);
+		pool_remove(p, easy);
 		p->done(easy, code);
 	}
 	forget_rest(p);
+}
+
+/* One that was there before; NULL: none. */
+static CURL *older_than(const struct pool *p, unsigned serial)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		if ((int)(p->running[i].serial - serial) < 0)
+			return p->running[i].easy;
+	}
+	return NULL;
+}
+
+/*
+ * libcurl could not go on, for want of memory: it does not say with what, and what it
+ * did not get to watch would never be heard of again. So all end here.
+ */
+static void fail_all(struct pool *p)
+{
+	unsigned until = p->serial;
+	CURL *easy;
+
+	while ((easy = older_than(p, until))) {
+		pool_remove(p, easy);
+		p->done(easy, CURLE_OUT_OF_MEMORY);
+	}
+}
+
+static void act(struct pool *p, curl_socket_t fd, int events)
+{
+	int running;
+	CURLMcode r = curl_multi_socket_action(p->multi, fd, events, &running);
+
+	reap(p);
+	if (r != CURLM_OK)
+		fail_all(p);
 }
 
 static void on_socket_ready(struct ev_loop *ev UNUSED, ev_io *w, int revents)
 {
 	struct sock *s = CONTAINER_OF(w, struct sock, io);
 	struct pool *p = s->pool;
-	int events = 0, running;
+	int events = 0;
 
 	if (revents & EV_READ)
 		events |= CURL_CSELECT_IN;
 	if (revents & EV_WRITE)
 		events |= CURL_CSELECT_OUT;
-	/* May free s. */
-	curl_multi_socket_action(p->multi, w->fd, events, &running);
-	reap(p);
+	act(p, w->fd, events); /* may free s */
 }
 
 static void on_timer(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 {
-	struct pool *p = w->data;
-	int running;
-
-	curl_multi_socket_action(p->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-	reap(p);
+	act(w->data, CURL_SOCKET_TIMEOUT, 0);
 }
 
 static void on_kick(struct job *job)
@@ -276,6 +339,7 @@ void pool_free(struct pool *p)
 		free_sock(p->socks);
 	ev_timer_stop(loop_ev(p->loop), &p->timer);
 	loop_withdraw(p->loop, &p->kick);
+	free(p->running);
 	free(p);
 }
 
@@ -297,6 +361,9 @@ CURL *pool_get(struct pool *p)
 	CURL *easy = p->spares > 0 ? p->spare[--p->spares] : curl_easy_init();
 
 	if (easy) {
+		/* A reset that finds no memory says nothing, and leaves this at 0, with which
+		 * nothing is ever sent. */
+		curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BUFFER);
 		curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
 		curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, p);
 	}
@@ -315,11 +382,19 @@ void pool_put(struct pool *p, CURL *easy)
 
 int pool_add(struct pool *p, CURL *easy)
 {
+	int r = note_running(p, easy);
+
+	if (r < 0)
+		return r;
 	refuse_surplus(p);
-	return curl_multi_add_handle(p->multi, easy) == CURLM_OK ? 0 : -ENOMEM;
+	if (curl_multi_add_handle(p->multi, easy) == CURLM_OK)
+		return 0;
+	take_out(p, easy);
+	return -ENOMEM;
 }
 
 void pool_remove(struct pool *p, CURL *easy)
 {
+	take_out(p, easy);
 	curl_multi_remove_handle(p->multi, easy);
 }
