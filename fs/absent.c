@@ -39,6 +39,10 @@ bool absent_add(struct node *dir, const char *name)
 		return false;
 	memcpy(a->name, name, len);
 	HASH_ADD(hh, dir->absent, name[0], len, a);
+	if (!HASH_TOOK(hh, a)) {
+		free(a);
+		return false;
+	}
 	dir->fs->absent_count++;
 	return true;
 }

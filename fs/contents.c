@@ -186,7 +186,9 @@ struct content *contents_expect(struct thread *t, const char *path, const struct
 		c->version = *version;
 		c->key = make_key(t, path, &c->key_len);
 	}
-	if (!c || !fs->contents || !c->key || !make_room(fs, cost(c))) {
+	if (c && fs->contents && c->key && make_room(fs, cost(c)))
+		HASH_ADD_KEYPTR(hh, fs->contents->by_key, c->key, c->key_len, c);
+	if (!c || !HASH_TOOK(hh, c)) {
 		if (c)
 			free(c->key);
 		free(c);
@@ -197,7 +199,6 @@ struct content *contents_expect(struct thread *t, const char *path, const struct
 	c->made_ms = clock_ms();
 	fs->contents->bytes += cost(c);
 	fs->memory_used += cost(c);
-	HASH_ADD_KEYPTR(hh, fs->contents->by_key, c->key, c->key_len, c);
 	DL_APPEND(fs->contents->unused, c);
 	fs->totals.ahead_fetched++;
 	return c;

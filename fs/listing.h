@@ -11,9 +11,8 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "entries.h"
+#include "hash.h"
 
 enum item_state {
 	ITEM_KNOWN,  /* there, with these attributes */

@@ -26,9 +26,22 @@ struct node *node_child(struct node *dir, const char *name)
 	return n;
 }
 
-static void add_name(struct node *n)
+static bool add_name(struct node *n, struct node *dir)
 {
-	HASH_ADD_KEYPTR(by_name, n->parent->children, n->name, strlen(n->name), n);
+	HASH_ADD_KEYPTR(by_name, dir->children, n->name, strlen(n->name), n);
+	return HASH_TOOK(by_name, n);
+}
+
+static bool enter_tables(struct node *n, struct node *dir)
+{
+	n->ino = ++n->fs->last_ino;
+	if (!add_name(n, dir))
+		return false;
+	HASH_ADD(by_ino, n->fs->nodes, ino, sizeof(n->ino), n);
+	if (HASH_TOOK(by_ino, n))
+		return true;
+	HASH_DELETE(by_name, dir->children, n);
+	return false;
 }
 
 int node_new(struct node *dir, const char *name, enum node_kind kind, struct node **ret)
@@ -47,12 +60,14 @@ int node_new(struct node *dir, const char *name, enum node_kind kind, struct nod
 	n->refs = 1;
 	if (dir) {
 		n->fs = dir->fs;
+		if (!enter_tables(n, dir)) {
+			free(n->name);
+			free(n);
+			return -ENOMEM;
+		}
 		n->parent = node_ref(dir);
 		n->thread = dir->thread ? thread_ref(dir->thread) : NULL;
 		n->job = dir->job;
-		n->ino = ++n->fs->last_ino;
-		add_name(n);
-		HASH_ADD(by_ino, n->fs->nodes, ino, sizeof(n->ino), n);
 	}
 	*ret = n;
 	return 0;
@@ -78,7 +93,11 @@ int nodes_init(struct fs *fs, const struct ctl_dir *root)
 	fs->root->ctl_dir = root;
 	fs->root->ino = fs->last_ino = FUSE_ROOT_ID;
 	HASH_ADD(by_ino, fs->nodes, ino, sizeof(fs->root->ino), fs->root);
-	return 0;
+	if (HASH_TOOK(by_ino, fs->root))
+		return 0;
+	free(fs->root->name);
+	free(STEAL(fs->root));
+	return -ENOMEM;
 }
 
 struct node *node_by_ino(struct fs *fs, fuse_ino_t ino)
@@ -188,13 +207,20 @@ void node_detach(struct node *n)
 int node_move(struct node *n, struct node *dir, const char *name)
 {
 	struct node *there = node_child(dir, name);
-	char *copy;
+	struct node keeper = {
+		0
+	}; /* has the place meanwhile: behind the first step nothing may fail */
+	unsigned noexpand;
 
 	if (there == n)
 		return 0;
-	copy = strdup(name);
-	if (!copy)
+	keeper.name = strdup(name);
+	if (!keeper.name || !add_name(&keeper, dir)) {
+		free(keeper.name);
 		return -ENOMEM;
+	}
+	noexpand = keeper.by_name.tbl->noexpand;
+	keeper.by_name.tbl->noexpand = 1;
 	n->fs->moves++;
 	if (there)
 		node_detach(node_ref(there));
@@ -202,9 +228,11 @@ int node_move(struct node *n, struct node *dir, const char *name)
 	node_ref(dir);
 	node_detach(n);
 	free(n->name);
-	n->name = copy;
+	n->name = keeper.name;
 	n->parent = dir;
-	add_name(n);
+	(void)add_name(n, dir);
+	keeper.by_name.tbl->noexpand = noexpand;
+	HASH_DELETE(by_name, dir->children, &keeper);
 	node_unref(n);
 	node_unref(there);
 	return 0;

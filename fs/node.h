@@ -8,9 +8,9 @@
 #pragma once
 
 #include <fuse_lowlevel.h>
-#include <uthash.h>
 
 #include "fs.h"
+#include "hash.h"
 #include "journal.h"
 
 struct absent;

@@ -117,6 +117,8 @@ static struct lane *get_lane(struct notifier *s, const void *owner) NEEDS(&s->lo
 	if (l) {
 		l->owner = owner;
 		HASH_ADD_PTR(s->lanes, owner, l);
+		if (!HASH_TOOK(hh, l))
+			free(STEAL(l));
 	}
 	return l;
 }
@@ -301,6 +303,14 @@ static struct notice *new_notice(struct notifier *s, const void *owner, size_t l
 	return n;
 }
 
+/* One that is nowhere yet. */
+static void undo_notice(struct notifier *s, struct notice *n) NEEDS(&s->lock)
+{
+	n->lane->count--;
+	drop_lane_if_empty(s, n->lane);
+	free(n);
+}
+
 static void notify(struct notifier *s, const void *owner, const struct subject *what, bool data,
 		   bool again)
 {
@@ -316,7 +326,10 @@ static void notify(struct notifier *s, const void *owner, const struct subject *
 	} else if (!n && (n = new_notice(s, owner, len))) {
 		memcpy(&n->subject, what, len);
 		HASH_ADD_KEYPTR(hh, s->by_what, &n->subject, len, n);
-		add_ready(s, n);
+		if (HASH_TOOK(hh, n))
+			add_ready(s, n);
+		else
+			undo_notice(s, STEAL(n));
 	}
 	if (n) {
 		n->data |= data;

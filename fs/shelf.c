@@ -138,6 +138,11 @@ void shelf_put(struct thread *t, struct listing *l)
 	l->thread = t;
 	l->bytes = 0;
 	HASH_ADD_KEYPTR(hh, t->shelf, l->path, strlen(l->path), l);
+	if (!HASH_TOOK(hh, l)) {
+		l->thread = NULL;
+		listing_unref(l);
+		return;
+	}
 	DL_APPEND(fs->shelf, l);
 	fs->shelf_count++;
 	count(fs, l);

@@ -67,6 +67,12 @@ int thread_get(struct fs *fs, const char *id, struct thread **ret)
 	t->linger.data = t;
 	t->linger.repeat = (double)fs->opt->linger_ms / 1000;
 	HASH_ADD_STR(fs->threads, id, t);
+	if (!HASH_TOOK(hh, t)) {
+		tenant_put(t->tenant);
+		free(t->journal);
+		free(t);
+		return -ENOMEM;
+	}
 	*ret = t;
 	return 0;
 }

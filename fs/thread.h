@@ -5,9 +5,8 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "fs.h"
+#include "hash.h"
 #include "transfer.h"
 
 struct node;

@@ -74,6 +74,10 @@ void embedded_keep(struct embedded *e, const char *id, int users)
 	memcpy(s->id, id, sizeof(s->id));
 	s->users = users;
 	HASH_ADD_STR(e->residents, id, s);
+	if (!HASH_TOOK(hh, s)) {
+		close(users);
+		free(s);
+	}
 }
 
 static void embedded_forget(struct backend *b, const char *id)

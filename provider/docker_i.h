@@ -11,10 +11,9 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "backend_docker.h"
 #include "docker_answer.h"
+#include "hash.h"
 #include "request.h"
 #include "workers.h"
 

@@ -429,6 +429,8 @@ int question_take(struct question *q)
 			snprintf(berth->id, sizeof(berth->id), "%s", q->id);
 			berth->users = -1;
 			HASH_ADD_STR(q->b->berths, id, berth);
+			if (!HASH_TOOK(hh, berth))
+				free(STEAL(berth));
 		}
 	}
 	if (r < 0 || !berth) {

@@ -21,10 +21,9 @@
  */
 #pragma once
 
-#include <uthash.h>
-
 #include "backend_embedded.h"
 #include "embedded_process.h"
+#include "hash.h"
 #include "workers.h"
 
 /* ---- embedded_den.c: blocks on the disk, for workers ---- */

@@ -2,6 +2,7 @@
  * What a tenant has while it has a sandbox: its place, its id, whether it is
  * ours to stop, and then the hold of its lease. Loop thread.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "clock.h"
@@ -15,10 +16,11 @@ bool held_collides(const struct tenant *t)
 	return holder && holder != t;
 }
 
-void held_take_id(struct tenant *t)
+int held_take_id(struct tenant *t)
 {
 	HASH_ADD(by_id, t->provider->holders, id, strlen(t->id), t);
-	t->holds_id = true;
+	t->holds_id = HASH_TOOK(by_id, t);
+	return t->holds_id ? 0 : -ENOMEM;
 }
 
 void held_set_ours(struct tenant *t, bool ours)

@@ -75,14 +75,15 @@ static void on_claimed(struct ownership_op *op)
 void janitor_adopt(struct tenant *t)
 {
 	enum tenant_state state = tenant_state(t);
+	bool starts = state == TENANT_COLD || state == TENANT_FAILED;
 
+	if (starts && held_take_id(t) < 0)
+		return; /* there is another round */
 	flight_begin(t, FLIGHT_ADOPT);
 	t->in_round = true;
 	t->provider->round_pending++;
-	if (state == TENANT_COLD || state == TENANT_FAILED) {
+	if (starts)
 		tenant_enter(t, TENANT_STARTING);
-		held_take_id(t);
-	}
 	hold_ask(t, OWNERSHIP_CLAIM, t->id, on_claimed);
 }
 

@@ -9,8 +9,8 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <uthash.h>
 
+#include "hash.h"
 #include "provider_i.h"
 
 struct orphan {
@@ -81,6 +81,11 @@ static struct orphan *orphan_new(struct provider *p, const struct place *place)
 	o->provider = p;
 	o->since_ms = -1;
 	HASH_ADD(hh, p->orphans, place.id, strlen(o->place.id), o);
+	if (!HASH_TOOK(hh, o)) {
+		place_release(&o->place);
+		free(o);
+		return NULL;
+	}
 	return o;
 }
 

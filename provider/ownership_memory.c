@@ -5,8 +5,8 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <uthash.h>
 
+#include "hash.h"
 #include "ownership.h"
 
 struct lease {
@@ -56,6 +56,11 @@ static enum ownership_verdict apply(struct memory_store *m, struct lease **l,
 			return OWNERSHIP_REFUSED;
 		}
 		HASH_ADD_KEYPTR(hh, m->leases, lease->id, strlen(lease->id), lease);
+		if (!HASH_TOOK(hh, lease)) {
+			free(lease->id);
+			free(lease);
+			return OWNERSHIP_REFUSED;
+		}
 		*l = lease;
 	}
 	lease->condemned = verb == OWNERSHIP_CONDEMN;

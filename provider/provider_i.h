@@ -13,8 +13,7 @@
  */
 #pragma once
 
-#include <uthash.h>
-
+#include "hash.h"
 #include "lock.h"
 #include "ownership.h"
 #include "provider.h"
@@ -242,7 +241,7 @@ void breaker_reset(struct tenant *t);
 
 /* Whether another tenant has a sandbox of the same id. */
 bool held_collides(const struct tenant *t);
-void held_take_id(struct tenant *t);
+int held_take_id(struct tenant *t) MUST_CHECK;
 void held_set_ours(struct tenant *t, bool ours);
 /* From an answer. The id is what was asked for, whatever the backend says. */
 void held_take_place(struct tenant *t, struct backend_op *op, const char *id);

@@ -504,7 +504,10 @@ void start_begin(struct tenant *t)
 		fail(t, -EADDRINUSE, "another thread has a sandbox of the same id");
 		return;
 	}
-	held_take_id(t);
+	if (held_take_id(t) < 0) {
+		fail(t, -ENOMEM, NULL);
+		return;
+	}
 	if (t->acquirers && wants_lock(t))
 		try_lock(t);
 	else

@@ -96,8 +96,13 @@ int tenant_get(struct provider *p, const char *user, const char *thread, struct 
 	HASH_FIND(by_key, p->tenants, key, strlen(key), t);
 	if (!t) {
 		t = tenant_new(p, user, thread);
-		if (t) {
+		if (t)
 			HASH_ADD_KEYPTR(by_key, p->tenants, t->key, strlen(t->key), t);
+		if (t && !HASH_TOOK(by_key, t)) {
+			tenant_free(t);
+			t = NULL;
+		}
+		if (t) {
 			t->since_ms = provider_now(p);
 			DL_APPEND(p->lists[TENANT_COLD], t);
 			p->counts[TENANT_COLD]++;
