@@ -166,18 +166,33 @@ static bool is_listed(const struct spot *p)
  * several is not the only one that changed. Most files have one name and are known by it:
  * that costs nothing.
  */
-static void note_peers(const struct spot *p, const struct watch_event *ev, bool comes, bool known)
+static int note_peers(const struct spot *p, const struct watch_event *ev, bool comes, bool known)
 {
 	const struct item *i = p->listing ? listing_find(p->listing, p->name) : NULL;
 	const struct attr *a = p->node && p->node->has_attr ? &p->node->attr : NULL;
 	uint32_t nlink = a ? a->nlink : i ? i->nlink : 0;
 	uint64_t file = a ? a->ino : i ? i->ino : 0;
 	fuse_ino_t own = p->node ? p->node->ino : 0;
+	int r = 0;
 
 	if (comes && !known && ev->ino)
-		peers_note(p->thread, ev->ino, own);
-	if (nlink > 1 && file)
-		peers_note(p->thread, file, own);
+		r = peers_note(p->thread, ev->ino, own);
+	if (r == 0 && nlink > 1 && file)
+		r = peers_note(p->thread, file, own);
+	return r;
+}
+
+/* No memory to do it with care. The listing of the spot is gone afterwards. */
+static void void_all(const struct spot *p)
+{
+	struct node *n = p->node ? node_ref(p->node) : NULL;
+
+	thread_void_caches(p->thread);
+	if (n) {
+		void_below(n);
+		void_content(n);
+		node_unref(n);
+	}
 }
 
 /* Not all servers know that of what is gone. */
@@ -206,8 +221,10 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 		return; /* ours hides it */
 	if (comes && is_known(p, ev))
 		what = NOTE_ATTR;
-	if (what != NOTE_TREE && !ev->is_dir)
-		note_peers(p, ev, comes, what == NOTE_ATTR);
+	if (what != NOTE_TREE && !ev->is_dir && note_peers(p, ev, comes, what == NOTE_ATTR) < 0) {
+		void_all(p);
+		return;
+	}
 	journal_note(p->thread->journal, p->path, what);
 	if (names && !comes && is_known_absent(p)) {
 		if (!is_guessed(p))

@@ -1,6 +1,8 @@
 /* See peers.h. Loop thread only. */
 #include "peers.h"
 
+#include <errno.h>
+
 #include "cache.h"
 #include "clock.h"
 #include "node.h"
@@ -108,40 +110,50 @@ static void on_timer(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 	look(w->data);
 }
 
-void peers_note(struct thread *t, uint64_t file, fuse_ino_t own)
+/* NULL: no memory. */
+static struct changed *get_changed(struct peers *p, uint64_t file, fuse_ino_t own)
 {
-	struct peers *p = t->peers;
 	struct changed *c = NULL;
 
+	HASH_FIND(hh, p->files, &file, sizeof(file), c);
+	if (c)
+		return c;
+	if (HASH_COUNT(p->files) >= FILES_MAX)
+		look(p);
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	c->file = file;
+	c->own = own;
+	HASH_ADD(hh, p->files, file, sizeof(file), c);
+	if (!HASH_TOOK(hh, c))
+		free(STEAL(c));
+	return c;
+}
+
+int peers_note(struct thread *t, uint64_t file, fuse_ino_t own)
+{
+	struct peers *p = t->peers;
+	struct changed *c;
+
 	if (t->fs->ending)
-		return;
+		return 0;
 	if (!p) {
 		p = t->peers = calloc(1, sizeof(*p));
-		if (!p) {
-			thread_void_caches(t);
-			return;
-		}
+		if (!p)
+			return -ENOMEM;
 		p->thread = t;
 	}
-	HASH_FIND(hh, p->files, &file, sizeof(file), c);
-	if (!c) {
-		if (HASH_COUNT(p->files) >= FILES_MAX)
-			look(p);
-		c = calloc(1, sizeof(*c));
-		if (!c) {
-			thread_void_caches(t);
-			return;
-		}
-		c->file = file;
-		c->own = own;
-		HASH_ADD(hh, p->files, file, sizeof(file), c);
-	}
+	c = get_changed(p, file, own);
+	if (!c)
+		return -ENOMEM;
 	if (c->own != own)
 		c->own = 0;
 	c->ms = clock_ms();
 	if (!c->fresh)
 		wait_until(p, p->rest_until);
 	c->fresh = true;
+	return 0;
 }
 
 void peers_free(struct thread *t)

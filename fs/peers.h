@@ -12,6 +12,7 @@
 
 #include "thread.h"
 
-/* The file of that number (in the sandbox) changed, under the name of own (0: there is no node). */
-void peers_note(struct thread *t, uint64_t file, fuse_ino_t own);
+/* The file of that number (in the sandbox) changed, under the name of own (0: there is no node).
+ * -ENOMEM: then nothing that is known of the thread can be trusted. */
+int peers_note(struct thread *t, uint64_t file, fuse_ino_t own) MUST_CHECK;
 void peers_free(struct thread *t);
