@@ -216,8 +216,11 @@ static void run_adopt(struct task *t)
 {
 	t->r = adopt(t);
 	/* Nothing was gained; what we had is not to be lost either. */
-	if (t->r < 0 && t->r != -ENOENT && t->users < 0 && t->was_resident)
-		t->users = MAX(den_lock_users(&t->den, false, false), -1);
+	if (t->r < 0 && t->r != -ENOENT && t->users < 0 && t->was_resident) {
+		int r = den_lock_users(&t->den, false, false);
+
+		t->users = MAX(r, -1);
+	}
 }
 
 static void end_adopt(struct task *t)
