@@ -201,22 +201,42 @@ static int look_at(int dir, const char *name,
 	return r;
 }
 
-int ledger_scan(int dir, int (*each)(void *ctx, struct ledger_found *f, int err, const char *why),
-		void *ctx)
+/* Its names; NULL with errno. */
+static DIR *open_names(int dir)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	int e = errno;
+
+	if (!d && fd >= 0)
+		close(fd);
+	errno = e;
+	return d;
+}
+
+/* The next one; NULL with 0 in *ret: no more. */
+static struct dirent *next_name(DIR *d, int *ret)
+{
+	struct dirent *entry;
+
+	errno = 0;
+	entry = readdir(d);
+	if (!entry)
+		*ret = -errno;
+	return entry;
+}
+
+int ledger_scan(int dir, int (*each)(void *ctx, struct ledger_found *f, int err, const char *why),
+		void *ctx)
+{
+	DIR *d = open_names(dir);
 	struct dirent *entry;
 	unsigned count = 0;
 	int r = 0;
 
-	if (!d) {
-		r = -errno;
-		if (fd >= 0)
-			close(fd);
-		return r;
-	}
-	while (r == 0 && count < LEDGER_RECORDS && (entry = readdir(d))) {
+	if (!d)
+		return -errno;
+	while (r == 0 && count < LEDGER_RECORDS && (entry = next_name(d, &r))) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		count++;
@@ -232,17 +252,19 @@ struct search {
 	unsigned count;
 };
 
-static void search_dir(DIR *d, struct search *s)
+static int search_dir(DIR *d, struct search *s)
 {
 	struct dirent *entry;
+	int r = 0;
 
-	while ((entry = readdir(d))) {
+	while ((entry = next_name(d, &r))) {
 		if (strncmp(entry->d_name, s->begin, strlen(s->begin)) != 0 ||
 		    !is_name(entry->d_name))
 			continue;
 		strcpy(s->name, entry->d_name);
 		s->count++;
 	}
+	return r;
 }
 
 int ledger_find(int dir, const char *name, struct ledger_found *ret)
@@ -250,17 +272,18 @@ int ledger_find(int dir, const char *name, struct ledger_found *ret)
 	struct search s = { .begin = name };
 	struct ledger_found f = { .fd = -1 };
 	const char *why;
-	int fd, r;
 	DIR *d;
+	int r;
 
 	if (strlen(name) < 4 || strspn(name, "0123456789abcdef-") != strlen(name))
 		return -EINVAL;
-	fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	d = fd >= 0 ? fdopendir(fd) : NULL;
+	d = open_names(dir);
 	if (!d)
 		return -errno;
-	search_dir(d, &s);
+	r = search_dir(d, &s);
 	closedir(d);
+	if (r < 0)
+		return r;
 	if (s.count != 1)
 		return s.count == 0 ? -ENOENT : -EEXIST;
 	strcpy(f.name, s.name);

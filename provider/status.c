@@ -174,7 +174,13 @@ static int add_directories_of(struct names *n, char *dir)
 		return -ENOMEM;
 	if (!dp)
 		return errno == ENOENT ? 0 : -errno;
-	while (r == 0 && (d = readdir(dp))) {
+	while (r == 0) {
+		errno = 0;
+		d = readdir(dp);
+		if (!d) {
+			r = -errno;
+			break;
+		}
 		if (ident_is_thread(d->d_name) &&
 		    fstatat(dirfd(dp), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    S_ISDIR(st.st_mode))
