@@ -11,6 +11,7 @@
 #include "contents.h"
 #include "ident.h"
 #include "remote.h"
+#include "staging.h"
 #include "workers.h"
 
 enum { WAIT_MS = 20000, READ_MS = 60000 };
@@ -82,9 +83,10 @@ static void begin(void *ctx)
 	r->thread->known = true;
 }
 
-static void start(struct fsrig *r, struct loop *loop, struct provider *p)
+void fsrig_start(struct fsrig *r, struct loop *loop, struct provider *p)
 {
-	assert_true(scratch_dir(r->cache));
+	r->cache_given = r->cache[0];
+	assert_true(r->cache_given || scratch_dir(r->cache));
 	set_options(r);
 	r->fs = (struct fs){
 		.opt = &r->opt,
@@ -122,7 +124,7 @@ int fsrig_setup(void **state)
 	assert_int_equal(provider_new(&(struct provider_config){ .loop = r->f->loop, .backend = b },
 				      &p, NULL),
 			 0);
-	start(r, r->f->loop, p);
+	fsrig_start(r, r->f->loop, p);
 	*state = r;
 	return 0;
 }
@@ -134,7 +136,7 @@ int fsrig_embedded_setup(void **state)
 	assert_non_null(r);
 	assert_int_equal(rig_setup(&r->state), 0);
 	r->rig = rig_start(&r->state, NULL);
-	start(r, r->rig->loop, r->rig->provider);
+	fsrig_start(r, r->rig->loop, r->rig->provider);
 	*state = r;
 	return 0;
 }
@@ -162,31 +164,39 @@ static void end(void *ctx)
 {
 	struct fsrig *r = ctx;
 
+	staging_free(r->fs.staging);
 	nodes_release(&r->fs);
 	contents_release(&r->fs);
 	workers_free(r->fs.workers);
 }
 
-int fsrig_teardown(void **state)
+bool fsrig_stop(struct fsrig *r)
 {
-	struct fsrig *r = *state;
-	int bad = 0;
+	bool fine = true;
 
 	fsrig_run(r, let_go, r);
 	if (!fsrig_wait(r, is_at_rest, r)) {
 		print_error("something of the thread is still held\n");
-		return -1; /* freeing it all would only crash */
+		return false; /* freeing it all would only crash */
 	}
 	fsrig_run(r, end, r);
 	if (r->fs.memory_used || r->fs.cache_used || HASH_CNT(by_ino, r->fs.nodes)) {
 		print_error("left: %llu bytes of memory, %llu of cache, %u nodes\n",
 			    (unsigned long long)r->fs.memory_used,
 			    (unsigned long long)r->fs.cache_used, HASH_CNT(by_ino, r->fs.nodes));
-		bad = -1;
+		fine = false;
 	}
 	close(r->fs.cache_dir);
-	if (!scratch_remove(r->cache))
-		bad = -1;
+	return (r->cache_given || scratch_remove(r->cache)) && fine;
+}
+
+int fsrig_teardown(void **state)
+{
+	struct fsrig *r = *state;
+	int bad = fsrig_stop(r) ? 0 : -1;
+
+	if (r->fs.threads)
+		return bad;
 	if (r->rig) {
 		bad |= rig_teardown(&r->state);
 	} else {
@@ -201,7 +211,15 @@ int fsrig_teardown(void **state)
 
 const char *fsrig_host_path(struct fsrig *r, const char *name)
 {
-	return r->f ? fixture_host_path(r->f, name) : rig_host_path(r->rig, thread_name, name);
+	static char paths[4][512];
+	static unsigned next;
+	char *to = paths[next++ % ARRAY_SIZE(paths)];
+
+	if (r->f || r->rig)
+		return r->f ? fixture_host_path(r->f, name)
+			    : rig_host_path(r->rig, thread_name, name);
+	snprintf(to, sizeof(paths[0]), "%s/%s", r->host_dir, name);
+	return to;
 }
 
 struct find {

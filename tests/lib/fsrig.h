@@ -34,10 +34,12 @@ struct fsrig {
 	struct thread *thread;
 	struct node *root; /* of the thread */
 	struct fixture *f; /* or */
-	struct rig *rig;
+	struct rig *rig;   /* or, for who starts it himself: */
+	char host_dir[256];
+	char cache[SCRATCH_MAX];
 	/* private */
 	void *state;
-	char cache[SCRATCH_MAX];
+	bool cache_given;
 	struct node *above;
 	unsigned fds;
 };
@@ -49,6 +51,15 @@ int fsrig_teardown(void **state);
 #define FSRIG_EMBEDDED_TEST(t)                                                                     \
 	cmocka_unit_test_setup_teardown(t, fsrig_embedded_setup, fsrig_teardown)
 #define FSRIG_RUN(tests) cmocka_run_group_tests(tests, NULL, fixture_group_teardown)
+
+/*
+ * For who has a loop and a provider himself, of whose thread "t" of user "u" the files are in
+ * host_dir: from there on. A cache directory that was given stays, else there is one meanwhile.
+ * fsrig_stop() says whether all was given back, and ends a ledger that somebody opened; loop and
+ * provider are the caller's.
+ */
+void fsrig_start(struct fsrig *r, struct loop *loop, struct provider *p);
+bool fsrig_stop(struct fsrig *r) MUST_CHECK;
 
 /* Runs fn(ctx) on the loop and waits. */
 void fsrig_run(struct fsrig *r, void (*fn)(void *ctx), void *ctx);
