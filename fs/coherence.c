@@ -116,8 +116,8 @@ static void on_ended(struct call *call)
 		forget_sandbox(c);
 	} else {
 		c->refused = err ?: -EPROTO;
-		log_info("thread %s: its files are not watched: %s", t->id,
-			 call->message ?: strerrordesc_np(-c->refused) ?: "error");
+		thread_info(t, "its files are not watched: %s",
+			    call->message ?: strerrordesc_np(-c->refused) ?: "error");
 	}
 	call_release(call);
 	tell_ended(c, err);

@@ -630,8 +630,9 @@ static void kept(void *ctx, int err)
 	struct keeping *k = ctx;
 
 	if (err < 0)
-		log_warn("thread %s: a file that is open was removed and cannot be read on: %s",
-			 k->node->thread->id, strerrordesc_np(-err) ?: "error");
+		thread_warn(k->node->thread,
+			    "a file that is open was removed and cannot be read on: %s",
+			    strerrordesc_np(-err) ?: "error");
 	if (--k->waits > 0)
 		return;
 	k->done(k->ctx);

@@ -48,7 +48,7 @@ static void done(struct remote *r, int err)
 	struct thread *t = r->thread;
 
 	if (err == 0)
-		log_info("thread %s: removed a file of an upload that was broken off", t->id);
+		thread_info(t, "removed a file of an upload that was broken off");
 	t->fs->litter_removals--;
 	free(l->path);
 	free(l);

@@ -272,7 +272,7 @@ void salvage_ended(struct salvage *v, int err, const char *message)
 		if (!v->resting)
 			v->thread = NULL;
 	} else {
-		log_info("thread %s: what was written before is in the sandbox now", t->id);
+		thread_info(t, "what was written before is in the sandbox now");
 		DL_DELETE(fs->staging->salvage, v);
 		v->thread = NULL;
 		free_salvage(v);
@@ -380,9 +380,7 @@ void salvage_removed(struct thread *t, const char *path)
 	DL_FOREACH_SAFE (t->fs->staging->salvage, v, next) {
 		if (!is_of(v, t, path, false))
 			continue;
-		log_info("thread %s: what was to be uploaded to a file is dropped, as that was "
-			 "removed",
-			 t->id);
+		thread_info(t, "what was to be uploaded to a file is dropped, as that was removed");
 		v->unwanted = true;
 		if (v->state != SALVAGE_RUNS)
 			drop(v);

@@ -75,9 +75,8 @@ static void on_proven(struct remote *r, int err)
 	if (err == 0 && v->rec.kind != LEDGER_APPEND && v->seen.size != v->spool.bytes - v->from)
 		err = -EIO;
 	if (err == 0 && v->conflict)
-		log_warn("thread %s: a file was changed by others meanwhile: what was written "
-			 "here is beside it, under a name with .threadfs-conflict",
-			 v->thread->id);
+		thread_warn(v->thread, "a file was changed by others meanwhile: what was written "
+				       "here is beside it, under a name with .threadfs-conflict");
 	finish(v, err);
 }
 

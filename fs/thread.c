@@ -237,15 +237,15 @@ static bool may_log(struct thread *t)
 		return false;
 	if (t->logged++ < LOG_LINES)
 		return true;
-	log_warn("thread %s: more failures are not logged for a while", t->id);
+	thread_warn(t, "more failures are not logged for a while");
 	return false;
 }
 
 void thread_failed(struct thread *t, const char *what, int err, const char *message)
 {
 	if (err != t->last_error && may_log(t))
-		log_warn("thread %s: sandbox %s: %s: %s%s%s", t->id, tenant_id(t->tenant), what,
-			 strerrordesc_np(-err) ?: "error", message ? ": " : "", message ?: "");
+		thread_warn(t, "%s: %s%s%s", what, strerrordesc_np(-err) ?: "error",
+			    message ? ": " : "", message ?: "");
 	free(t->last_message);
 	t->last_message = NULL;
 	if (asprintf(&t->last_message, "%s: %s", what, message ?: strerrordesc_np(-err) ?: "") < 0)

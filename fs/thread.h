@@ -108,3 +108,8 @@ void thread_unlease(struct thread *t);
 void thread_void_caches(struct thread *t);
 /* Remembers a failure for status; logs it once. message may be NULL. */
 void thread_failed(struct thread *t, const char *what, int err, const char *message);
+/* A line of the log that names the thread and its sandbox; needs log.h. fmt: a literal. */
+#define thread_warn(t, fmt, ...)                                                                   \
+	log_warn("thread %s: sandbox %s: " fmt, (t)->id, tenant_id((t)->tenant), ##__VA_ARGS__)
+#define thread_info(t, fmt, ...)                                                                   \
+	log_info("thread %s: sandbox %s: " fmt, (t)->id, tenant_id((t)->tenant), ##__VA_ARGS__)

@@ -170,7 +170,8 @@ static void run_register(struct work *w)
 	int r = registry_add(p->data, t->user, t->thread, p->backend->ops->name);
 
 	if (r < 0)
-		log_warn("%s: cannot be kept in the registry: %s", t->key, strerrordesc_np(-r));
+		log_warn("%s: sandbox %s: cannot be kept in the registry: %s", t->key, tenant_id(t),
+			 strerrordesc_np(-r));
 }
 
 /* Not waited for: the thread has a directory, too. */

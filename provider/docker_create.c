@@ -312,7 +312,7 @@ static void next_port(struct question *q)
 {
 	struct docker *b = q->b;
 
-	log_info("port %zu is taken", b->port + q->slot);
+	log_info("container %s: port %zu is taken", q->name, b->port + q->slot);
 	b->reserved[q->slot] = false;
 	b->refused_ms[q->slot] = clock_ms();
 	q->slot = DOCKER_PORTS;
