@@ -114,6 +114,13 @@ void run_script_piece(struct buf *to, const char *id, const struct run_piece *pi
 	put_piece(to, "script", piece);
 }
 
+/* Without them the supervisor could say nothing, and the run's output would be lost. */
+#define NEEDS                                                                                      \
+	" for t in tee setsid mkfifo stat; do type -P $t >/dev/null ||"                            \
+	" { echo \"running commands takes '$t', which the sandbox does not have\" >&2; exit 127; " \
+	"};"                                                                                       \
+	" done;"
+
 /*
  * The run's directory with what it has before its supervisor comes. Its end and
  * its killing have their place from the beginning: they must be told when there is no room left.
@@ -121,8 +128,8 @@ void run_script_piece(struct buf *to, const char *id, const struct run_piece *pi
 static void put_making(struct buf *to, const char *id, const struct run_piece *piece)
 {
 	put_run(to, id);
-	buf_puts(to, LOCK " mkdir -m 700 -p $d && mkdir $d/once ||"
-			  " { [ ! -e $d/bar ] || rm -rf $d; exit 1; };");
+	buf_puts(to, NEEDS LOCK " mkdir -m 700 -p $d && mkdir $d/once ||"
+				" { [ ! -e $d/bar ] || rm -rf $d; exit 1; };");
 	put_piece(to, "script", piece);
 	buf_puts(to, " : >|$d/out && : >|$d/err &&"
 		     " printf %64s >|$d/rc.t && printf %64s >|$d/kill.t || exit;");
