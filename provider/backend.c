@@ -1,6 +1,8 @@
 /* What all backends share: answering, and freeing answers. Loop thread. */
 #include "backend.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 void place_release(struct place *p)
@@ -43,4 +45,16 @@ void backend_free(struct backend *b)
 {
 	if (b)
 		b->ops->free(b);
+}
+
+char *backend_words(const char *fmt, ...)
+{
+	char *words = NULL;
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (vasprintf(&words, fmt, ap) < 0)
+		words = NULL;
+	va_end(ap);
+	return words;
 }

@@ -115,3 +115,5 @@ void backend_free(struct backend *b); /* NULL is fine */
 
 /* For backends: answers the question, later, on the loop's thread. why is copied. */
 void backend_answer(struct backend *b, struct backend_op *op, int error, const char *why);
+/* Why something failed, in words that the caller frees; NULL if there is no memory for them. */
+char *backend_words(const char *fmt, ...) PRINTF_LIKE(1, 2);

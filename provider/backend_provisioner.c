@@ -99,18 +99,7 @@ static void finish(struct question *q, int error, char *why)
 		on_closed(q);
 }
 
-PRINTF_LIKE(3, 4)
-static void fail(struct question *q, int error, const char *fmt, ...)
-{
-	char *why = NULL;
-	va_list ap;
-
-	va_start(ap, fmt);
-	if (vasprintf(&why, fmt, ap) < 0)
-		why = NULL;
-	va_end(ap);
-	finish(q, error, why);
-}
+#define fail(q, error, ...) finish((q), (error), backend_words(__VA_ARGS__))
 
 /* ---- asking ---- */
 

@@ -115,7 +115,7 @@ void question_cancel(struct question *q);
 /* Settles the answer; why (taken over) may be NULL. What was made and is not handed out goes first.
  */
 void question_finish(struct question *q, int error, char *why);
-void question_fail(struct question *q, int error, const char *fmt, ...) PRINTF_LIKE(3, 4);
+#define question_fail(q, error, ...) question_finish((q), (error), backend_words(__VA_ARGS__))
 
 /*
  * A request; target is below the API's version. done() is not called if the question was

@@ -125,18 +125,6 @@ void question_finish(struct question *q, int error, char *why)
 	settle_lock(q);
 }
 
-void question_fail(struct question *q, int error, const char *fmt, ...)
-{
-	char *why = NULL;
-	va_list ap;
-
-	va_start(ap, fmt);
-	if (vasprintf(&why, fmt, ap) < 0)
-		why = NULL;
-	va_end(ap);
-	question_finish(q, error, why);
-}
-
 void question_cancel(struct question *q)
 {
 	q->cancelled = true;
