@@ -8,14 +8,11 @@ US=65534
 HIM=65533
 
 setup_file() {
-	[ "$(id -u)" = 0 ] || return 0
-	# Where root alone may use it.
-	stat -c %a /dev/fuse >"$BATS_FILE_TMPDIR/mode"
-	chmod 0666 /dev/fuse
+	fuse_open_to_all
 }
 
 teardown_file() {
-	[ ! -s "$BATS_FILE_TMPDIR/mode" ] || chmod "$(cat "$BATS_FILE_TMPDIR/mode")" /dev/fuse
+	fuse_restore
 }
 
 setup() {

@@ -162,6 +162,23 @@ expect_errors() {
 	ERRORS_OK=${1:-.}
 }
 
+# fuse_open_to_all: everybody may use /dev/fuse, where root alone may; for setup_file. Not two files
+# at a time: teardown_file restores it with fuse_restore.
+fuse_open_to_all() {
+	[ "$(id -u)" = 0 ] || return 0
+	stat -c %a /dev/fuse >"$BATS_FILE_TMPDIR/mode"
+	chmod 0666 /dev/fuse
+}
+
+fuse_restore() {
+	[ ! -s "$BATS_FILE_TMPDIR/mode" ] || chmod "$(cat "$BATS_FILE_TMPDIR/mode")" /dev/fuse
+}
+
+# harmless FILE…: there is nothing in them that a terminal obeys.
+harmless() {
+	LC_ALL=C refute grep -lP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' "$@"
+}
+
 # mount_stop: unmounts $M and requires that the program ends by itself, with 0, that
 # nothing of it is left and that its log is clean.
 mount_stop() {
