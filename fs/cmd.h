@@ -9,7 +9,7 @@
 
 enum { EXIT_USAGE = 2 };
 
-/* "threadfs: …" and a newline on standard error. Returns 1. */
+/* "threadfs: …" and a newline on standard error; control characters are escaped. Returns 1. */
 int cmd_fail(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 /* Mounts; returns when the mount answers or, in the foreground, when it has ended. */

@@ -12,7 +12,6 @@
 #include "cmd.h"
 #include "cp.h"
 #include "io.h"
-#include "status_text.h"
 
 enum { BLOCK = 1024 * 1024, NAME_KEPT = 180 /* bytes of the target's name */ };
 
@@ -47,16 +46,12 @@ bool cp_is_interrupted(void)
 	return interrupted;
 }
 
-/* One line; what others called their files is escaped. */
 static int complain(const struct copy *c, const char *path, const char *what, int err)
 {
-	struct buf name CLEANUP_BUF = BUF_INIT(0);
-
 	if (err == -EINTR || interrupted)
 		return -EINTR;
 	cp_progress_clear(c->p);
-	text_escape(&name, path, 0);
-	cmd_fail("'%s': %s%s%s", name.data ?: "", what ?: "", what && err ? ": " : "",
+	cmd_fail("'%s': %s%s%s", path, what ?: "", what && err ? ": " : "",
 		 err ? strerrordesc_np(-err) : "");
 	return err ?: -EIO;
 }

@@ -14,19 +14,25 @@
 #include "cmd.h"
 #include "guardian.h"
 #include "secret.h"
+#include "status_text.h"
 #include "unmount.h"
 #include "version.h"
 
 /* What reading the arguments comes to, besides a negative errno. */
 enum { RUN, SHOW_HELP, WRONG };
 
+/* One line; what others called their files, and said, is escaped. */
 PRINTF_LIKE(1, 0)
 static void say(const char *fmt, va_list ap, const char *hint, const char *command)
 {
-	struct buf line CLEANUP_BUF = BUF_INIT(0);
+	struct buf line CLEANUP_BUF = BUF_INIT(0), words CLEANUP_BUF = BUF_INIT(0);
 
+	buf_vprintf(&words, fmt, ap);
 	buf_puts(&line, "threadfs: ");
-	buf_vprintf(&line, fmt, ap);
+	if (words.error)
+		line.error = words.error;
+	else
+		text_escape(&line, words.data ?: "", 0);
 	if (hint)
 		buf_printf(&line, " (%s%s%s)", hint, command ? " " : "", command ? command : "");
 	buf_putc(&line, '\n');

@@ -81,6 +81,26 @@ no_parts() {
 	[ "$(cat uploads/a)" = one ]
 }
 
+@test "names with escape sequences in them stay words" {
+	local name=$'x\e]0;owned\a\e[31m\e[2Jy\xc2\x9b31m\nz'
+
+	mkdir "$T/back"
+	head -c 1M /dev/zero >"$T/$name"
+	"$THREADFS" cp "$T/$name" uploads/ >"$T/out" 2>&1
+	grep -qF 'x\x1b]0;owned\x07\x1b[31m' "$T/out"
+	[ "$(wc -l <"$T/out")" = 1 ]
+	cmp "$T/$name" "$INSIDE/uploads/$name"
+	refute "$THREADFS" cp "uploads/$name/none" "uploads/$name-none" "$T/back" >"$T/errors" 2>&1
+	grep -q owned "$T/errors"
+	[ "$(wc -l <"$T/errors")" = 2 ]
+	harmless "$T/out" "$T/errors"
+	screen_start 200 50 "$THREADFS" cp -r "$W/uploads" "$T/back/"
+	screen_shows 'owned.*100%  verified'
+	screen_shows '^ended 0'
+	screen_harmless
+	cmp "$T/$name" "$T/back/uploads/$name"
+}
+
 @test "checksums that differ are an error, and nothing is left" {
 	mkdir -p "$T/back"
 	head -c 20000000 /dev/zero >outputs/b

@@ -230,6 +230,26 @@ three_threads() {
 	[ "$(wc -L <<<"$output")" -le 60 ]
 }
 
+@test "names with escape sequences in them stay words" {
+	local name=$'x\e]0;owned\a\e[31m\e[2Jy\xc2\x9b31m\nz'
+
+	mount_start -o linger=600,memory=1M
+	thread
+	head -c 64M /dev/zero >"$DATA/users/default/threads/demo/user-data/outputs/$name"
+	exec 5<"outputs/$name"
+	head -c 1M <&5 >/dev/null # and then it stands still
+	cd /
+	"$THREADFS" top "$M" </dev/null >"$T/look"
+	grep -qF 'demo: outputs/x\x1b]0;owned\x07\x1b[31m' "$T/look"
+	harmless "$T/look"
+	screen_start 200 50 "$THREADFS" top "$M"
+	screen_shows 'demo: outputs/x.x1b.0;owned.x07'
+	screen_harmless
+	screen_fits 200 50
+	screen_keys q
+	screen_shows '^ended 0'
+}
+
 @test "without a mountpoint it is the only mount; of several one has to be named" {
 	run "$THREADFS" top "$T"
 	[ "$status" = 1 ]

@@ -38,6 +38,12 @@ screen_size() {
 	tmux_ resize-window -x "$1" -y "$2"
 }
 
+# screen_harmless: nothing on it made the terminal do anything: its title is its own, nothing is red.
+screen_harmless() {
+	refute grep -q owned <(tmux_ display-message -p '#{pane_title}') &&
+		refute grep -qP '\x1b\[([0-9;]*;)?31m' <(screen -e)
+}
+
 screen_has_() {
 	screen | grep -qE -- "$1"
 }
