@@ -1,7 +1,7 @@
 /*
- * One HTTP exchange: its turn in the lane, who moves its bytes (a wire, or libcurl:
- * exchange_curl.c), its answer as it comes, another try where that is safe. Knows nothing of JSON
- * or of what an answer means. Loop thread only.
+ * One HTTP exchange: its turn in the lane, who moves its bytes (a wire: exchange_wire.c, or
+ * libcurl: exchange_curl.c), its answer as it comes, another try where that is safe. Knows nothing
+ * of JSON or of what an answer means. Loop thread only.
  */
 #include "exchange.h"
 
@@ -319,95 +319,25 @@ void exchange_over(struct exchange *x, int err, const char *why)
 	end_try(x, err);
 }
 
-/* ---- without libcurl ---- */
-
-static void wire_moved(void *ctx)
+/* Has a place in the lane again: past its limit if need be. */
+static void end_pause(struct exchange *x)
 {
-	struct exchange *x = ctx;
-
+	loop_withdraw(x->op->sb->loop, &x->room);
+	x->paused = false;
+	x->running = true;
+	lane_of(x)->running++;
+	x->op->held = false;
 	op_progress(x->op);
 }
 
-static int wire_data(void *ctx, const char *bytes, size_t len)
+void exchange_unfit(struct exchange *x)
 {
-	return exchange_take(ctx, bytes, len);
-}
-
-static char *wire_space(void *ctx, size_t *ret_len)
-{
-	struct exchange *x = ctx;
-	char *to = NULL;
-
-	*ret_len = 1;
-	if (x->space && x->told_head)
-		to = x->space(x, ret_len);
-	if (!to && *ret_len == 0)
-		exchange_pause(x);
-	return to;
-}
-
-static void wire_over(void *ctx, int err, const char *why)
-{
-	struct exchange *x = ctx;
-
-	if (err == WIRE_UNFIT) {
-		drop_transfer(x);
-		x->unfit = true;
-		x->op->sb->unfit = x->op->sb->unfit || why; /* it will not do otherwise next time */
-		x->tries--;
-		begin_try(x);
-		return;
-	}
-	exchange_over(x, err, why);
-}
-
-/* A reading, or a POST all of which is in memory. It may be asked twice: see WIRE_UNFIT. */
-static bool is_for_wire(const struct exchange *x)
-{
-	const struct sandbox *sb = x->op->sb;
-
-	if (!x->direct || !x->idempotent || x->fresh || x->unfit || sb->unfit || !sb->socket)
-		return false;
-	if (x->form_path)
-		return x->form.len > 0;
-	return x->body.len > 0 || exchange_is_plain_get(x);
-}
-
-static void print_request(const struct exchange *x, struct buf *to)
-{
-	const struct buf *body = x->form_path ? &x->form : &x->body;
-	const struct curl_slist *h;
-
-	buf_printf(to,
-		   "%s %s HTTP/1.1\r\nHost: sandbox\r\nUser-Agent: threadfs/" THREADFS_VERSION
-		   "\r\nAccept: */*\r\n",
-		   x->method, x->target);
-	for (h = x->op->sb->credentials; h; h = h->next)
-		buf_printf(to, "%s\r\n", h->data);
-	for (h = x->headers; h; h = h->next)
-		buf_printf(to, "%s\r\n", h->data);
-	if (body->len > 0)
-		buf_printf(to, "%s\r\nContent-Length: %zu\r\n",
-			   x->form_path ? x->form_type : EXCHANGE_JSON_TYPE, body->len);
-	buf_puts(to, "\r\n");
-	buf_append(to, body->data, body->len);
-}
-
-/* False: libcurl has to do it. */
-static bool ask_directly(struct exchange *x)
-{
-	static const struct wire_user user = { wire_moved, wire_data, wire_space, wire_over };
-	struct sandbox *sb = x->op->sb;
-	struct buf b CLEANUP_BUF = BUF_INIT(0);
-
-	if (!is_for_wire(x) || (!sb->wires && wires_new(sb->loop, sb->socket, &sb->wires) < 0))
-		return false;
-	print_request(x, &b);
-	if (!b.error)
-		x->wire = wire_ask(sb->wires, &b, &user, x);
-	if (x->wire && !x->form_path)
-		x->sent = x->body.len;
-	return x->wire;
+	drop_transfer(x);
+	if (x->paused)
+		end_pause(x);
+	x->unfit = true;
+	x->tries--;
+	begin_try(x);
 }
 
 /* ---- its beginning ---- */
@@ -424,7 +354,7 @@ static void begin_try(struct exchange *x)
 	buf_reset(&x->answer);
 	exchange_rewind(x);
 	r = exchange_form_begin(x);
-	if (r == 0 && !ask_directly(x))
+	if (r == 0 && !exchange_wire_begin(x))
 		r = exchange_curl_begin(x);
 	if (r < 0 && !x->error)
 		exchange_decide(x, r, "the request could not be made");
@@ -525,12 +455,7 @@ void exchange_go_on(struct exchange *x)
 {
 	if (!x->paused || (!x->easy && !x->wire))
 		return;
-	loop_withdraw(x->op->sb->loop, &x->room);
-	x->paused = false;
-	x->running = true;
-	lane_of(x)->running++; /* past the lane's limit if need be: it has its connection */
-	x->op->held = false;
-	op_progress(x->op);
+	end_pause(x);
 	if (x->wire) {
 		wire_go_on(x->wire);
 		return;
@@ -551,6 +476,7 @@ void exchange_release(struct exchange *x)
 	buf_release(&x->form_head);
 	buf_release(&x->form_tail);
 	buf_release(&x->form);
+	free(x->piece);
 	curl_slist_free_all(x->headers);
 	*x = (struct exchange){ 0 };
 }

@@ -56,6 +56,13 @@ struct exchange {
 	 * file that does not end at form_size ends it with -EIO.
 	 */
 	ssize_t (*read)(struct exchange *x, char *to, size_t len);
+	/*
+	 * With direct; may be NULL: the bytes at x->form_sent lie in a file, from which they are
+	 * sent without being read. How many are taken, at most max, as if by read(); 0: ask that.
+	 */
+	size_t (*lend)(struct exchange *x, size_t max);
+	/* Where those taken are that are at `at` of the form's file: a descriptor, -1: gone. */
+	int (*lent_file)(struct exchange *x, uint64_t at, off_t *ret_offset);
 
 	/*
 	 * With data(): the status line and header of a 200 or 206 are known (see
@@ -95,6 +102,8 @@ struct exchange {
 	char form_type[UUID_LEN + 64];   /* its header */
 	size_t sent;                     /* of body, or of form_head and form_tail */
 	bool form_ended;                 /* the file, not its tail */
+	char *piece;                     /* by wire: of the form, as it is sent */
+	bool framed, fed;                /* likewise: a chunk has begun; all was given to it */
 	size_t header_bytes;             /* of the answer */
 	curl_off_t uploaded;
 	unsigned tries;

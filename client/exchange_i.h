@@ -1,7 +1,7 @@
 /*
  * One exchange, inside: for exchange.c, which gives it its turn and takes its answer,
- * exchange_form.c, which makes the form of an upload, and exchange_curl.c, which has libcurl do
- * it. Loop thread only.
+ * exchange_form.c, which makes the form of an upload, exchange_curl.c, which has libcurl do
+ * it, and exchange_wire.c, which does without. Loop thread only.
  */
 #pragma once
 
@@ -30,6 +30,8 @@ void exchange_pause(struct exchange *x);
 int exchange_decide(struct exchange *x, int err, const char *words);
 /* The try is over: err with why (NULL: x->why has it) unless something else was decided. */
 void exchange_over(struct exchange *x, int err, const char *why);
+/* The try does not count: libcurl begins it anew. */
+void exchange_unfit(struct exchange *x);
 
 /* ---- exchange_form.c; x->form_path is its own, the rest is for all bodies ---- */
 
@@ -41,6 +43,11 @@ void exchange_rewind(struct exchange *x);
 int exchange_form_begin(struct exchange *x) MUST_CHECK;
 /* The next bytes of the form: its head, the file, its tail. 0 at the end, or as read(). */
 ssize_t exchange_form_next(struct exchange *x, char *to, size_t len);
+
+/* ---- exchange_wire.c ---- */
+
+/* A try, as exchange_curl_begin(); x->wire is there then. False: libcurl has to do it. */
+bool exchange_wire_begin(struct exchange *x);
 
 /* ---- exchange_curl.c ---- */
 

@@ -262,6 +262,15 @@ struct upload {
 	/* Optional: read() begins anew, because what was sent is to be sent once more. Without it
 	 * that is an error. */
 	void (*rewind)(void *ctx);
+	/*
+	 * Optional, beside read(): the next bytes lie in a file, and are sent from there where that
+	 * can be done. Returns how many of them are taken, at most max; 0: read() is asked. They
+	 * must not change until the upload has ended or is cancelled.
+	 */
+	size_t (*lend)(void *ctx, size_t max);
+	/* With it: where the byte `at` is, which was lent. A descriptor, -1: it is gone; -ECANCELED
+	 * then. */
+	int (*lent_file)(void *ctx, uint64_t at, off_t *ret_offset);
 	void *ctx;
 	int fd; /* with read NULL: a regular file, read from its start with pread(2); must stay open
 		 */

@@ -236,14 +236,35 @@ static ssize_t read_fd(const struct upload_op *o, char *to, size_t len)
 	return n < 0 ? -errno : n;
 }
 
+/* Before bytes of the file are taken. */
+static void before_read(struct upload_op *o)
+{
+	o->made = o->way == STAGED || (o->how.flags & UPLOAD_NAME_FREE);
+	if (o->how.rewind && o->x.form_sent == 0)
+		o->how.rewind(o->how.ctx);
+}
+
 static ssize_t on_read(struct exchange *x, char *to, size_t len)
 {
 	struct upload_op *o = CONTAINER_OF(x, struct upload_op, x);
 
-	o->made = o->way == STAGED || (o->how.flags & UPLOAD_NAME_FREE);
-	if (o->how.rewind && x->form_sent == 0)
-		o->how.rewind(o->how.ctx);
+	before_read(o);
 	return o->how.read ? o->how.read(o->how.ctx, to, len) : read_fd(o, to, len);
+}
+
+static size_t on_lend(struct exchange *x, size_t max)
+{
+	struct upload_op *o = CONTAINER_OF(x, struct upload_op, x);
+
+	before_read(o);
+	return o->how.lend(o->how.ctx, max);
+}
+
+static int on_lent_file(struct exchange *x, uint64_t at, off_t *ret_offset)
+{
+	const struct upload_op *o = CONTAINER_OF(x, struct upload_op, x);
+
+	return o->how.lent_file(o->how.ctx, at, ret_offset);
 }
 
 static void send_file(struct upload_op *o)
@@ -256,6 +277,10 @@ static void send_file(struct upload_op *o)
 	x->form_path = o->target;
 	x->form_size = o->how.size;
 	x->read = on_read;
+	if (o->how.lend) {
+		x->lend = on_lend;
+		x->lent_file = on_lent_file;
+	}
 	x->direct = true;
 	o->sent_ms = clock_ms();
 	/* Nobody else writes to a temporary name, nor to one that nobody knows of. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <utlist.h>
@@ -21,7 +22,9 @@ enum {
 	FIELDS_MAX = 32,
 	SCRATCH = 64 * 1024 - 1984, /* see exchange_curl.c on buffers */
 	RECEIVES_PER_TURN = 8,
-	REQUEST_MAX = 64 * 1024, /* a socket takes that at once */
+	SENDS_PER_TURN = 8,
+	REQUEST_MAX = 64 * 1024,  /* a socket takes that at once */
+	SEND_BUFFER = 512 * 1024, /* of one that is fed; see exchange_curl.c */
 };
 
 struct field {
@@ -50,6 +53,11 @@ struct wire {
 	const char *held; /* bytes of the body that were received but not taken */
 	size_t held_len;
 	char *kept; /* where they are while it pauses; or NULL */
+
+	bool feeding;          /* there is more of the body */
+	bool starved;          /* but not yet */
+	bool cut;              /* the peer takes no more of it */
+	struct wire_piece out; /* what is left of the piece that is being sent */
 };
 
 struct wires {
@@ -112,9 +120,11 @@ static struct wire *take_idle(struct wires *ws)
 	return NULL;
 }
 
-static struct wire *get_wire(struct wires *ws)
+/* One that is fed is new: if it were closed while it was idle it would have to begin anew. */
+static struct wire *get_wire(struct wires *ws, bool fed)
 {
-	struct wire *w = take_idle(ws);
+	struct wire *w = fed ? NULL : take_idle(ws);
+	int size = SEND_BUFFER;
 
 	if (w)
 		return w;
@@ -127,7 +137,20 @@ static struct wire *get_wire(struct wires *ws)
 		free(w);
 		return NULL;
 	}
+	if (fed)
+		setsockopt(w->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	return w;
+}
+
+static void listen_for(struct wire *w, int events)
+{
+	struct ev_loop *ev = loop_ev(w->owner->loop);
+
+	if (ev_is_active(&w->io) && (w->io.events & (EV_READ | EV_WRITE)) == events)
+		return;
+	ev_io_stop(ev, &w->io);
+	ev_io_set(&w->io, w->fd, events);
+	ev_io_start(ev, &w->io);
 }
 
 static bool send_request(struct wire *w)
@@ -168,7 +191,7 @@ void wires_free(struct wires *ws)
 struct wire *wire_ask(struct wires *ws, struct buf *request, const struct wire_user *user,
 		      void *ctx)
 {
-	struct wire *w = request->len <= REQUEST_MAX ? get_wire(ws) : NULL;
+	struct wire *w = request->len <= REQUEST_MAX ? get_wire(ws, user->feed) : NULL;
 
 	if (!w)
 		return NULL;
@@ -178,7 +201,9 @@ struct wire *wire_ask(struct wires *ws, struct buf *request, const struct wire_u
 	w->user = user;
 	w->ctx = ctx;
 	w->have = 0;
-	w->has_head = w->paused = w->keeps = false;
+	w->has_head = w->paused = w->keeps = w->starved = w->cut = false;
+	w->feeding = user->feed;
+	w->out = (struct wire_piece){ 0 };
 	w->count = 0;
 	w->held_len = 0;
 	if (!send_request(w)) {
@@ -186,7 +211,7 @@ struct wire *wire_ask(struct wires *ws, struct buf *request, const struct wire_u
 		return NULL;
 	}
 	/* One that ended while it paused, or said something while it was idle, does not listen. */
-	ev_io_start(loop_ev(ws->loop), &w->io);
+	listen_for(w, w->feeding ? EV_READ | EV_WRITE : EV_READ);
 	return w;
 }
 
@@ -195,7 +220,8 @@ void wire_drop(struct wire *w)
 	struct wires *ws = w->owner;
 
 	/* What came behind the end belongs to nobody. */
-	if (!w->has_head || w->left > 0 || w->held_len > 0 || !w->keeps || ws->idles == IDLE_MAX) {
+	if (!w->has_head || w->left > 0 || w->held_len > 0 || !w->keeps || w->feeding || w->cut ||
+	    ws->idles == IDLE_MAX) {
 		close_wire(w);
 		return;
 	}
@@ -298,6 +324,9 @@ static int take_head(struct wire *w)
 	if (!end)
 		return w->have == HEAD_MAX ? WIRE_UNFIT : -EAGAIN;
 	if (memchr(w->head, '\0', (size_t)(end - w->head)) || !parse_head(w, end + 2))
+		return WIRE_UNFIT;
+	/* It answers before it has all: that can only be a refusal. */
+	if (w->feeding && w->status < 400)
 		return WIRE_UNFIT;
 	w->has_head = true;
 	w->held = end + 4;
@@ -408,17 +437,11 @@ static void broke_off(struct wire *w)
 	end(w, WIRE_UNFIT, NULL);
 }
 
-static void on_ready(struct ev_loop *ev, ev_io *io, int revents UNUSED)
+static void take_answer(struct wire *w)
 {
-	struct wire *w = io->data;
 	ssize_t n;
 	int r;
 
-	if (!w->user) {
-		/* Closed by its peer, or it says what nobody asked for: see take_idle(). */
-		ev_io_stop(ev, io);
-		return;
-	}
 	for (int i = 0; i < RECEIVES_PER_TURN; i++) {
 		n = receive(w);
 		if (n == -EAGAIN)
@@ -443,13 +466,130 @@ static void on_ready(struct ev_loop *ev, ev_io *io, int revents UNUSED)
 	}
 }
 
+/* ---- feeding ---- */
+
+/* Of what is left of the piece: how many bytes went, or an errno. */
+static ssize_t send_some(struct wire *w)
+{
+	struct wire_piece *p = &w->out;
+	ssize_t n;
+	off_t offset;
+	int fd;
+
+	if (p->len > 0) {
+		n = send(w->fd, p->bytes, p->len, MSG_NOSIGNAL | (p->lent > 0 ? MSG_MORE : 0));
+		if (n < 0)
+			return -errno;
+		p->bytes += n;
+		p->len -= (size_t)n;
+		return n;
+	}
+	fd = w->user->file(w->ctx, p->lent_at, &offset);
+	if (fd < 0)
+		return -ECANCELED;
+	n = sendfile(w->fd, fd, &offset, p->lent);
+	if (n < 0)
+		return -errno;
+	if (n == 0)
+		return -EIO; /* the file is shorter than it was */
+	p->lent -= (size_t)n;
+	p->lent_at += (uint64_t)n;
+	return n;
+}
+
+/* Has a piece to send, or not yet, or no more: 0; or an errno. */
+static int get_piece(struct wire *w)
+{
+	int r;
+
+	if (w->out.len > 0 || w->out.lent > 0)
+		return 0;
+	w->out = (struct wire_piece){ 0 };
+	r = w->user->feed(w->ctx, &w->out);
+	w->starved = r == -EAGAIN;
+	w->feeding = r != 0;
+	return r < 0 && !w->starved ? r : 0;
+}
+
+/* After an error. False: it has ended. */
+static bool could_not_send(struct wire *w, int err)
+{
+	switch (-err) {
+	case EAGAIN:
+	case EINTR:
+		return true;
+	case EPIPE:
+	case ECONNRESET:
+		w->cut = true; /* it may have said why */
+		return true;
+	case EINVAL:
+	case ENOSYS:
+	case EOPNOTSUPP:
+		end(w, WIRE_UNFIT, NULL); /* not from such a file */
+		return false;
+	default:
+		end(w, err, NULL);
+		return false;
+	}
+}
+
+/* False: it has ended. */
+static bool feed(struct wire *w)
+{
+	ssize_t n = 0;
+	int r;
+
+	for (int i = 0; i < SENDS_PER_TURN && n >= 0; i++) {
+		r = get_piece(w);
+		if (r < 0) {
+			end(w, r, NULL);
+			return false;
+		}
+		if (!w->feeding || w->starved)
+			break;
+		n = send_some(w);
+		if (n > 0)
+			w->user->moved(w->ctx);
+	}
+	if (n < 0 && !could_not_send(w, (int)n))
+		return false;
+	listen_for(w, w->feeding && !w->starved && !w->cut ? EV_READ | EV_WRITE : EV_READ);
+	return true;
+}
+
+static void on_ready(struct ev_loop *ev, ev_io *io, int revents)
+{
+	struct wire *w = io->data;
+
+	if (!w->user) {
+		/* Closed by its peer, or it says what nobody asked for: see take_idle(). */
+		ev_io_stop(ev, io);
+		return;
+	}
+	/* Who has begun to refuse wants no more. */
+	if (w->has_head && w->feeding)
+		w->cut = true;
+	if ((revents & EV_WRITE) && w->feeding && !w->starved && !w->cut && !feed(w))
+		return;
+	if (w->cut)
+		listen_for(w, EV_READ);
+	if (revents & EV_READ)
+		take_answer(w);
+}
+
 void wire_go_on(struct wire *w)
 {
+	if (w->starved) {
+		w->starved = false;
+		if (!w->cut)
+			(void)feed(w);
+		return;
+	}
 	if (!w->paused)
 		return;
 	w->paused = false;
 	if (w->held_len > 0 && hand_out(w) != 0)
 		return;
 	ev_io_start(loop_ev(w->owner->loop), &w->io);
-	on_ready(loop_ev(w->owner->loop), &w->io, EV_READ);
+	take_answer(w);
 }

@@ -1,6 +1,7 @@
 /*
  * A plain request over a unix socket, without libcurl: that costs as much as all else
- * of a small read together, and copies what could be received where it belongs.
+ * of a small read together, and copies what could be received where it belongs, or sent from
+ * the file it is in.
  * Only what every server does is done here: a head of HTTP/1.1 with the length of
  * the body, then the body. Whatever else comes is *unfit*: the connection is closed
  * and the request is libcurl's, which knows the rest. So only what may be sent twice is
@@ -15,6 +16,14 @@ struct wire;
 struct wires; /* connections to one socket, and those of them that are idle */
 
 enum { WIRE_UNFIT = 1 };
+
+/* The next of a body: bytes, valid until more is asked for, and behind them some of a file. */
+struct wire_piece {
+	const char *bytes;
+	size_t len;
+	size_t lent;
+	uint64_t lent_at;
+};
 
 struct wire_user {
 	/* Something has come: of the head a line, or bytes of the body. */
@@ -35,6 +44,18 @@ struct wire_user {
 	 * still there: give it back with wire_drop().
 	 */
 	void (*over)(void *ctx, int err, const char *why);
+	/*
+	 * NULL: the request is whole. Otherwise a body follows it: 1 and the next piece, not empty,
+	 * 0 behind the last one, -EAGAIN to pause, or an errno that ends it. Comes from the
+	 * loop.
+	 */
+	int (*feed)(void *ctx, struct wire_piece *ret);
+	/*
+	 * With feed(): the file that has what was lent, and where in it the byte `at` is. Asked
+	 * each time; -1: it is gone, which ends it. The bytes must not change until all is over,
+	 * unless it does not matter what is sent.
+	 */
+	int (*file)(void *ctx, uint64_t at, off_t *ret_offset);
 };
 
 int wires_new(struct loop *loop, const char *path, struct wires **ret) MUST_CHECK;
@@ -42,14 +63,14 @@ int wires_new(struct loop *loop, const char *path, struct wires **ret) MUST_CHEC
 void wires_free(struct wires *ws);
 
 /*
- * Sends a request, its head and its body, and takes the memory it is in. NULL: it could not be
- * sent at once. What follows comes by the user's callbacks, from the loop.
+ * Sends a request, its head and, unless that is fed, its body, and takes the memory it is in. NULL:
+ * it could not be sent at once. What follows comes by the user's callbacks, from the loop.
  */
 struct wire *wire_ask(struct wires *ws, struct buf *request, const struct wire_user *user,
 		      void *ctx);
 /* Ends it: the connection is kept if all has come, else closed. */
 void wire_drop(struct wire *w);
-/* After -EAGAIN from data(). Not from inside a callback. */
+/* After -EAGAIN from data() or feed(). Not from inside a callback. */
 void wire_go_on(struct wire *w);
 
 /* Of the answer, in data() and over(). */

@@ -188,6 +188,17 @@ ssize_t spool_read(struct spool *s, void *to, size_t len, uint64_t offset)
 	return pread_all(s->fd, to, len, LEDGER_HEAD + offset);
 }
 
+uint64_t spool_filed(const struct spool *s, uint64_t offset)
+{
+	return s->fs && s->fd >= 0 && offset < s->bytes ? s->bytes - offset : 0;
+}
+
+int spool_file(const struct spool *s, uint64_t offset, off_t *ret_offset)
+{
+	*ret_offset = (off_t)(LEDGER_HEAD + offset);
+	return s->fs ? s->fd : -1;
+}
+
 int spool_truncate(struct spool *s, uint64_t size)
 {
 	int r;

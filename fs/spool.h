@@ -37,4 +37,7 @@ bool spool_has_room(const struct fs *fs);
 int spool_write(struct spool *s, const void *bytes, size_t len, uint64_t offset) MUST_CHECK;
 /* As pread(2) but whole: short only at the end of the file. */
 ssize_t spool_read(struct spool *s, void *to, size_t len, uint64_t offset) MUST_CHECK;
+/* How many bytes from `offset` on lie in its file; and where, with the descriptor (-1: nowhere). */
+uint64_t spool_filed(const struct spool *s, uint64_t offset);
+int spool_file(const struct spool *s, uint64_t offset, off_t *ret_offset);
 int spool_truncate(struct spool *s, uint64_t size) MUST_CHECK;

@@ -309,6 +309,18 @@ void stage_send_attrs(struct stage *s)
 
 /* ---- the whole content ---- */
 
+/* As far as it is known; for who is wanted. */
+static uint64_t content_end(const struct delivery *d)
+{
+	return d->end == UINT64_MAX ? stage_size(d->s) : d->end;
+}
+
+static void took(struct delivery *d, size_t len)
+{
+	d->sent += len;
+	transfer_moved(&d->x, len);
+}
+
 static ssize_t read_content(void *ctx, char *to, size_t len)
 {
 	struct delivery *d = ctx;
@@ -317,16 +329,39 @@ static ssize_t read_content(void *ctx, char *to, size_t len)
 
 	if (!d->s || d->cancelled)
 		return -ECANCELED;
-	end = d->end == UINT64_MAX ? stage_size(d->s) : d->end;
+	end = content_end(d);
 	if (d->sent >= end)
 		return d->end == UINT64_MAX ? -EAGAIN : 0;
 	len = MIN(len, end - d->sent);
 	r = stage_get(d->s, to, len, d->sent);
 	if (r < 0)
 		return r;
-	d->sent += len;
-	transfer_moved(&d->x, len);
+	took(d, len);
 	return (ssize_t)len;
+}
+
+/*
+ * What is in the spool's file goes from there. It is not written over meanwhile, or what is
+ * written over does not count: see stage_upload_changed().
+ */
+static size_t lend_content(void *ctx, size_t max)
+{
+	struct delivery *d = ctx;
+	uint64_t end = d->s && !d->cancelled ? content_end(d) : 0;
+	size_t len;
+
+	if (d->sent >= end)
+		return 0;
+	len = MIN(max, MIN(end - d->sent, spool_filed(&d->s->spool, d->sent)));
+	took(d, len);
+	return len;
+}
+
+static int lent_file(void *ctx, uint64_t at, off_t *ret_offset)
+{
+	const struct delivery *d = ctx;
+
+	return d->s && !d->cancelled ? spool_file(&d->s->spool, at, ret_offset) : -1;
 }
 
 static void rewind_content(void *ctx)
@@ -362,7 +397,13 @@ static void start_upload(struct remote *r, struct sandbox *sb)
 	struct stage *s = d->s;
 	char *path CLEANUP_FREE = stage_path(s, r, sb);
 	struct upload how = {
-		.size = -1, .read = read_content, .rewind = rewind_content, .ctx = d, .fd = -1
+		.size = -1,
+		.read = read_content,
+		.rewind = rewind_content,
+		.lend = lend_content,
+		.lent_file = lent_file,
+		.ctx = d,
+		.fd = -1,
 	};
 
 	if (!path)
