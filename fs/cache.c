@@ -100,9 +100,14 @@ static void void_below(struct node *n)
 }
 
 /* We are changing the directory ourselves; its times are asked for when we have done. */
+static bool is_guess(const struct node *dir)
+{
+	return dir->guess_ms > clock_ms();
+}
+
 static bool is_guessed(const struct spot *p)
 {
-	return p->dir && p->dir->guess_ms > clock_ms();
+	return p->dir && is_guess(p->dir);
 }
 
 /* Names came to a directory or went from it: its own attributes. */
@@ -248,6 +253,8 @@ static void void_spot(const struct spot *p, const struct watch_event *ev, bool c
 		return;
 	if (what == NOTE_TREE)
 		void_below(n);
+	else if (what == NOTE_ATTR && ev->type == WATCH_CREATE && ev->is_dir && is_guess(n))
+		node_heard_of_making(n);
 	else
 		void_node(n);
 	if (ev->type == WATCH_WRITE)

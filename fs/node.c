@@ -355,7 +355,7 @@ void node_set_attr_at(struct node *n, const struct attr *attr, int64_t asked_ms)
 	n->has_attr = true;
 	n->attr_ms = asked_ms;
 	n->attr_epoch = n->thread->epoch;
-	n->guess_ms = 0;
+	n->guess_ms = n->echo_ms = 0;
 }
 
 void node_set_attr(struct node *n, const struct attr *attr)
@@ -407,7 +407,13 @@ void node_guess(struct node *dir, int subdirs)
 	dir->attr.ctime = dir->attr.mtime;
 	if (dir->attr.nlink > 1)
 		dir->attr.nlink = (uint32_t)((int64_t)dir->attr.nlink + subdirs);
-	dir->guess_ms = clock_ms() + FRESH_MS;
+	dir->guess_ms = (dir->echo_ms ?: clock_ms()) + FRESH_MS;
+}
+
+void node_heard_of_making(struct node *dir)
+{
+	dir->echo_ms = dir->echo_ms ?: clock_ms();
+	dir->guess_ms = MIN(dir->guess_ms, dir->echo_ms + FRESH_MS);
 }
 
 /* ---- the journal ---- */

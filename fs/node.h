@@ -57,6 +57,7 @@ struct node {
 	int64_t attr_ms; /* when it was asked for */
 	uint64_t attr_epoch;
 	int64_t guess_ms; /* a directory that we changed: until when a guess will do (node_guess) */
+	int64_t echo_ms;  /* likewise: when we heard that it was made; 0: not since it was asked */
 	unsigned misses;  /* a directory: names that had to be asked for, one by one */
 	uint64_t shown_serial;   /* a directory: of the listing that the kernel has pages of; 0 */
 	bool glancing;           /* a thread's root: somebody asks already */
@@ -131,6 +132,12 @@ void node_void_attr(struct node *n);
  * by questions about their directory.
  */
 void node_guess(struct node *dir, int subdirs);
+/*
+ * The sandbox tells that a directory, of which there is a guess, was made. While we make files in
+ * it that will do, but not for longer than a second from then on: that it was made may hide a
+ * change of its mode in the same moment.
+ */
+void node_heard_of_making(struct node *dir);
 /* The journal: something happens or happened to a name in a node (NULL: to itself). */
 void node_note(const struct node *n, const char *name, enum note what);
 bool node_was_noted(const struct node *n, const char *name, uint64_t since);
