@@ -33,17 +33,42 @@ int base64_encode(struct buf *to, const void *bytes, size_t len)
 	return 0;
 }
 
+/* The other way round, of ASCII. */
+enum { NO = 0xff };
+/* clang-format off */
+static const unsigned char values[128] = {
+	NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO,
+	NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO,
+	NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, 62, NO, NO, NO, 63,
+	52, 53, 54, 55, 56, 57, 58, 59, 60, 61, NO, NO, NO, NO, NO, NO,
+	NO, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+	15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, NO, NO, NO, NO, NO,
+	NO, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40,
+	41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, NO, NO, NO, NO, NO,
+};
+/* clang-format on */
+
+static unsigned value_of(char c)
+{
+	unsigned char u = (unsigned char)c;
+
+	return u < sizeof(values) ? values[u] : NO;
+}
+
 int base64_digit(char c)
 {
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	if (c == '+')
-		return 62;
-	return c == '/' ? 63 : -1;
+	unsigned v = value_of(c);
+
+	return v == NO ? -1 : (int)v;
+}
+
+/* Four digits as 24 bits; -1: one of them is none. */
+static int32_t take_four(const char *text)
+{
+	unsigned a = value_of(text[0]), b = value_of(text[1]), c = value_of(text[2]),
+		 d = value_of(text[3]);
+
+	return (a | b | c | d) == NO ? -1 : (int32_t)(a << 18 | b << 12 | c << 6 | d);
 }
 
 static bool is_blank(char c)
@@ -57,6 +82,11 @@ static ssize_t decoded_size(const char *text, size_t len)
 	size_t count = 0, pads = 0;
 
 	for (size_t i = 0; i < len; i++) {
+		if (pads == 0 && len - i >= 4 && take_four(text + i) >= 0) {
+			count += 4;
+			i += 3;
+			continue;
+		}
 		if (is_blank(text[i]))
 			continue;
 		if (text[i] == '=')
@@ -85,8 +115,16 @@ int base64_decode(struct buf *to, const char *text, size_t len)
 		return r;
 	out = to->data + to->len;
 	for (size_t i = 0; i < len; i++) {
+		int32_t four = have == 0 && len - i >= 4 ? take_four(text + i) : -1;
 		int digit = base64_digit(text[i]);
 
+		if (four >= 0) {
+			*out++ = (char)(four >> 16);
+			*out++ = (char)(four >> 8);
+			*out++ = (char)four;
+			i += 3;
+			continue;
+		}
 		if (digit < 0)
 			continue;
 		bits = bits << 6 | (unsigned)digit;

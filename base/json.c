@@ -16,6 +16,16 @@ static int fail(const char **ret_why, const char *why, int error)
 	return error;
 }
 
+/* How many characters from here on mean nothing but themselves, in a string. */
+static size_t plain_run(const char *s, const char *end)
+{
+	const char *p = s;
+
+	while (p < end && (signed char)*p > 0 && *p != '"' && *p != '\\')
+		p++;
+	return (size_t)(p - s);
+}
+
 /*
  * One pass over the text: UTF-8, depth, number of values; compacts every
  * \u0000 into C0 80. Grammar is left to cJSON. Updates *len.
@@ -42,6 +52,7 @@ static int scan(char *text, size_t *len, const char **ret_why)
 				i += 6;
 				continue;
 			}
+			n = MAX(plain_run(text + i, text + *len), 1);
 			if (c == '\\' && i + 1 < *len && (unsigned char)text[i + 1] < 0x80)
 				n = 2;
 			else if (c == '"')
@@ -59,7 +70,8 @@ static int scan(char *text, size_t *len, const char **ret_why)
 		}
 		if (nodes > JSON_MAX_NODES)
 			return fail(ret_why, "JSON has too many values", -E2BIG);
-		memmove(text + out, text + i, n);
+		if (out < i)
+			memmove(text + out, text + i, n);
 		out += n;
 		i += n;
 	}

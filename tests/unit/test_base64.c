@@ -34,7 +34,8 @@ static void examples_of_the_rfc(void **state)
 
 static void random_bytes_come_back(void **state)
 {
-	struct buf text CLEANUP_BUF = BUF_INIT(0), bytes CLEANUP_BUF = BUF_INIT(0);
+	struct buf text CLEANUP_BUF = BUF_INIT(0), bytes CLEANUP_BUF = BUF_INIT(0),
+			lines CLEANUP_BUF = BUF_INIT(0);
 	unsigned char in[300];
 
 	srandom(1);
@@ -49,6 +50,17 @@ static void random_bytes_come_back(void **state)
 		assert_int_equal(text.len, (len + 2) / 3 * 4);
 		assert_int_equal(strlen(text.data), text.len);
 		assert_int_equal(base64_decode(&bytes, text.data, text.len), 0);
+		assert_int_equal(bytes.len, len);
+		assert_memory_equal(bytes.data, in, len);
+		/* in lines, however long they are */
+		buf_reset(&lines);
+		buf_reset(&bytes);
+		for (size_t i = 0; i < text.len; i++) {
+			if (random() % 16 == 0)
+				buf_putc(&lines, '\n');
+			buf_putc(&lines, text.data[i]);
+		}
+		assert_int_equal(base64_decode(&bytes, lines.data, lines.len), 0);
 		assert_int_equal(bytes.len, len);
 		assert_memory_equal(bytes.data, in, len);
 	}
