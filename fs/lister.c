@@ -364,11 +364,14 @@ static bool is_answer(const struct lister *q, const struct node *dir)
 	return !q->names && !q->prefetch && q->dir == dir;
 }
 
+static void go_on_ahead(struct lister *before);
+
 static void done(struct remote *r, int err)
 {
 	struct lister *q = CONTAINER_OF(r, struct lister, remote);
 	struct thread *thread = q->dir->thread;
 	size_t count = q->entries.n;
+	bool awaited = q->waiters;
 	struct listing *l = NULL;
 	struct trip *t, *next;
 
@@ -381,6 +384,8 @@ static void done(struct remote *r, int err)
 		thread->walk.unable = true;
 	if (err == 0)
 		err = q->names ? take_walk(q) : take_one(q, &l);
+	if (err == 0 && awaited)
+		go_on_ahead(q);
 	DL_FOREACH_SAFE (q->waiters, t, next) {
 		DL_DELETE(q->waiters, t);
 		if (is_answer(q, t->node))
@@ -481,28 +486,33 @@ static int add_name(struct lister *q, const char *name)
 	return 0;
 }
 
+/* Unless what is in it is known already. */
+static int add_unknown(struct lister *q, const struct listing *l, const char *name)
+{
+	struct thread *t = q->dir->thread;
+	char *path CLEANUP_FREE = NULL;
+	struct listing *known;
+
+	if (asprintf(&path, "%s%s%s", l->path, l->path[0] ? "/" : "", name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	known = shelf_find(t, path);
+	return known && listing_left_ms(known, t) > 0 ? 0 : add_name(q, name);
+}
+
 /* One that is not known yet. Returns 1 when there is no more room. */
 static int choose_one(struct lister *q, const struct listing *l, const struct item *i,
 		      size_t *bytes)
 {
-	struct thread *t = q->dir->thread;
 	const char *name = item_name(l, i);
-	char *path CLEANUP_FREE = NULL;
-	struct listing *known;
 
 	if (i->state != ITEM_KNOWN || !S_ISDIR(i->mode))
 		return 0;
 	*bytes += strlen(name);
 	if (q->count == TREES_MAX || *bytes > TREES_BYTES)
 		return 1;
-	if (asprintf(&path, "%s%s%s", l->path, l->path[0] ? "/" : "", name) < 0) {
-		path = NULL;
-		return -ENOMEM;
-	}
-	known = shelf_find(t, path);
-	if (known && listing_left_ms(known, t) > 0)
-		return 0;
-	return add_name(q, name);
+	return add_unknown(q, l, name);
 }
 
 /*
@@ -523,6 +533,46 @@ static int choose(struct lister *q, struct node *n)
 	for (i = at; r == 0 && i > l->v; i--)
 		r = choose_one(q, l, i - 1, &bytes);
 	return r < 0 ? r : 0;
+}
+
+/* In the background, if the sandbox is up: nobody hears of it if that fails. */
+static void begin_quietly(struct lister *q)
+{
+	struct thread *t = q->dir->thread;
+
+	q->remote.quiet = true;
+	DL_APPEND(t->listers, q);
+	q->asked = node_moment(t);
+	remote_begin(&q->remote, t, start, done);
+}
+
+/* Somebody who reads directories waited for a walk that was cut off: while he goes through what
+ * came the rest is asked for. */
+static void go_on_ahead(struct lister *before)
+{
+	struct thread *t = before->dir->thread;
+	const struct listing *l = shelf_of(before->dir);
+	struct lister *q;
+	int r = 0;
+
+	if (!before->names || !before->reads || !before->entries.truncated || !l || t->fs->ending ||
+	    tenant_try_acquire(t->tenant) < 0)
+		return;
+	q = calloc(1, sizeof(*q));
+	if (q) {
+		q->dir = node_ref(before->dir);
+		q->reads = true;
+		q->names = calloc(before->count, sizeof(*q->names));
+		for (size_t i = 0; r == 0 && q->names && i < before->count; i++)
+			r = add_unknown(q, l, before->names[i]);
+		if (r == 0 && q->count > 0) {
+			t->fs->totals.walks++;
+			begin_quietly(q);
+		} else {
+			lister_free(q);
+		}
+	}
+	(void)tenant_release(t->tenant);
 }
 
 static void start_nothing(struct remote *r, struct sandbox *sb UNUSED)
@@ -615,11 +665,9 @@ void lister_prefetch(struct thread *t)
 	if (q) {
 		q->dir = node_ref(t->root);
 		q->depth = PREFETCH_DEPTH;
-		q->prefetch = q->remote.quiet = true;
-		DL_APPEND(t->listers, q);
-		q->asked = node_moment(t);
+		q->prefetch = true;
 		t->fs->totals.prefetches++;
-		remote_begin(&q->remote, t, start, done);
+		begin_quietly(q);
 	}
 	(void)tenant_release(t->tenant);
 }
