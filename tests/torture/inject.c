@@ -74,12 +74,15 @@ static int find_loop(struct dl_phdr_info *info, size_t size, void *ctx)
 	return 1;
 }
 
-static int cut_at_loop(void *const *frames, int n)
+/* Nor how the scenario was called: it is from elsewhere when calls are listed. */
+static void *outside;
+
+static int cut(void *const *frames, int n)
 {
 	for (int i = 0; i < n; i++) {
 		uintptr_t at = (uintptr_t)frames[i];
 
-		if (at >= loop_begin && at < loop_end)
+		if ((at >= loop_begin && at < loop_end) || frames[i] == outside)
 			return i;
 	}
 	return n;
@@ -143,7 +146,7 @@ bool inject_fails(const char *name, enum inject_kind kind, const int *errors, si
 		return false;
 	busy_here = true;
 	depth = backtrace(frames, ARRAY_SIZE(frames)) - 1; /* without this function */
-	depth = cut_at_loop(frames + 1, depth);
+	depth = cut(frames + 1, depth);
 	enter();
 	first = !state->hit.was;
 	fails = decide(name, kind, hash_frames(frames + 1, depth));
@@ -202,6 +205,10 @@ void inject_plan(const struct inject_call *call, unsigned burst, unsigned varian
 
 void inject_arm(void)
 {
+	void *frames[3] = { 0 }; /* this, who arms, and who called him */
+
+	backtrace(frames, ARRAY_SIZE(frames));
+	outside = frames[2];
 	quiet = pthread_self();
 	atomic_store(&state->armed, true);
 }

@@ -39,8 +39,9 @@ void inject_init(void);
 void inject_count(void);
 void inject_plan(const struct inject_call *call, unsigned burst, unsigned variant);
 
-/* Between these two calls count. Of the thread that armed it only those inside LOUD(). */
-void inject_arm(void);
+/* Between these two calls count. Of the thread that armed it only those inside LOUD(), and by the
+ * function that armed it or below. */
+__attribute__((noinline)) void inject_arm(void);
 void inject_disarm(void);
 void inject_loud(int by);
 #define LOUD(expression)                                                                           \
