@@ -151,12 +151,29 @@ layout() {
 
 # ---- its place ----
 
+# Where the runtime keeps its cgroups: the machine's, as those are in no namespace of ours.
+cgroups() {
+	{ find /sys/fs/cgroup -maxdepth 3 -type d -name libpod_parent 2>/dev/null || true; } | sort
+}
+
+# Those that were not there before; who was in them may take a moment to go.
+remove_cgroups() {
+	local dir i
+
+	for ((i = 0; i < 50; i++)); do
+		dir=$(comm -13 <(echo "$cgroups_before") <(cgroups) | head -n 1)
+		[ -n "$dir" ] || return
+		find "$dir" -depth -type d -exec rmdir {} + 2>/dev/null || sleep .1
+	done
+}
+
 clean() {
 	set +e
 	podman_ rm -fa -t 0 >/dev/null 2>&1
 	stop
 	kill -KILL -1 2>/dev/null # all in this namespace, but for ourselves
 	umount -R "$ENGINE_DIR/root/overlay" 2>/dev/null
+	remove_cgroups
 	rm -rf "$ENGINE_DIR"
 }
 
@@ -165,6 +182,7 @@ inside() {
 	mount -t tmpfs tmpfs /run
 	mount -t tmpfs tmpfs /dev/shm
 	ip link set lo up
+	cgroups_before=$(cgroups)
 	trap clean EXIT
 	if ! { configure overlay && image; } >"$ENGINE_DIR/log" 2>&1; then
 		configure vfs
