@@ -3,18 +3,32 @@
  * One thread.
  */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 
 #include "cmd.h"
 #include "presence.h"
 #include "unmount.h"
 
-enum { END_MS = 90000 };
+enum { END_MS = 90000, BUSY_TRIES = 10, BUSY_PAUSE_MS = 100 };
+
+/* Somebody may just pass through: an indexer, a search, who looks what is mounted. */
+static int try_unmount(const struct mount_entry *mount, bool lazy, struct buf *words)
+{
+	int r = unmount(mount, lazy, words);
+
+	for (int i = 1; r == -EBUSY && i < BUSY_TRIES; i++) {
+		poll(NULL, 0, BUSY_PAUSE_MS);
+		buf_reset(words);
+		r = unmount(mount, lazy, words);
+	}
+	return r;
+}
 
 static int unmount_and_wait(const struct mount_entry *mount, bool lazy, struct buf *words)
 {
 	int daemon CLEANUP_FD = presence_open(mount->dev);
-	int r = unmount(mount, lazy, words);
+	int r = try_unmount(mount, lazy, words);
 
 	/* It uploads what is left and stops its sandboxes; in use or lazily, that may be a while.
 	 */
