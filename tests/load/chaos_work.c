@@ -288,6 +288,35 @@ static ssize_t read_whole(const char *path)
 	return error ? -1 : n;
 }
 
+static const char *errno_now(int r)
+{
+	return r < 0 ? strerrorname_np(errno) : "there";
+}
+
+/* Says what else is to be seen of a file that is not there. */
+static void tell_gone(const char *path, uint32_t version)
+{
+	const char *name = strrchr(path, '/') + 1;
+	const char *in_thread, *in_outputs, *listed = "not listed", *again;
+	char up[300];
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(up, sizeof(up), "%s/..", dir);
+	in_thread = errno_now(access(up, F_OK));
+	in_outputs = errno_now(access(dir, F_OK));
+	d = opendir(dir);
+	while (d && (e = readdir(d)))
+		if (!strcmp(e->d_name, name))
+			listed = "listed";
+	if (d)
+		closedir(d);
+	again = errno_now(access(path, F_OK));
+	chaos_loss(
+		"%s is gone: version %u was confirmed (thread %s, directory %s, name %s, then %s)",
+		path, version, in_thread, in_outputs, listed, again);
+}
+
 /* Somebody's file: a whole version that is not older than what was confirmed before. */
 static void do_read(void)
 {
@@ -304,7 +333,7 @@ static void do_read(void)
 	if (moves % 2 || moves != s->moves || epoch != chaos.shared->epoch || epoch % 2 == 0)
 		return;
 	if (n < 0 && errno == ENOENT && !missing_ok)
-		chaos_loss("%s is gone: version %u was confirmed", path, confirmed);
+		tell_gone(path, confirmed);
 	if (n < 0 || s->torn || s->attempted != attempted)
 		return;
 	version = content_version(got, (size_t)n, other, thread, generation, slot);
