@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/sysmacros.h>
@@ -26,11 +27,31 @@ enum {
 	MESSAGE_ENDED = 'e',
 	LOOKS = 100, /* until a daemon that dies is dead to the kernel, too */
 	LOOK_EVERY_MS = 50,
+	LOCK_FD = STDERR_FILENO + 1, /* a guardian's */
 };
 
 /* ---- the daemon's end ---- */
 
-static int spawn_guardian(const char *mountpoint, int fd, pid_t *ret_pid)
+/*
+ * A mount that follows another at the same place may have the same device number: a guardian that
+ * is late would take the new one away. So each locks the directory below, and the next mount waits
+ * for that. Returns -1 where that cannot be.
+ */
+static int lock_place(const char *mountpoint)
+{
+	int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+		if (errno != EWOULDBLOCK || i == 2 * LOOKS) {
+			close(fd);
+			return -1;
+		}
+		poll(NULL, 0, LOOK_EVERY_MS);
+	}
+	return fd;
+}
+
+static int spawn_guardian(const char *mountpoint, int fd, int lock, pid_t *ret_pid)
 {
 	const char *const argv[] = { GUARDIAN_NAME, mountpoint, NULL };
 	const char *const *envp = (const char *const *)environ;
@@ -52,8 +73,11 @@ static int spawn_guardian(const char *mountpoint, int fd, pid_t *ret_pid)
 						      O_WRONLY, 0);
 	if (r == 0)
 		r = -posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+	if (r == 0 && lock >= 0)
+		r = -posix_spawn_file_actions_adddup2(&actions, lock, LOCK_FD);
 	if (r == 0)
-		r = -posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+		r = -posix_spawn_file_actions_addclosefrom_np(&actions,
+							      LOCK_FD + (lock >= 0 ? 1 : 0));
 	if (r == 0)
 		r = -posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
 	if (r == 0)
@@ -66,12 +90,13 @@ static int spawn_guardian(const char *mountpoint, int fd, pid_t *ret_pid)
 
 void guardian_begin(struct guardian *g, const char *mountpoint)
 {
+	int lock CLEANUP_FD = lock_place(mountpoint); /* the guardian has it from then on */
 	int fds[2], r;
 
 	*g = (struct guardian){ .fd = -1 };
 	r = pipe2(fds, O_CLOEXEC) < 0 ? -errno : 0;
 	if (r == 0) {
-		r = spawn_guardian(mountpoint, fds[0], &g->pid);
+		r = spawn_guardian(mountpoint, fds[0], lock, &g->pid);
 		close(fds[0]);
 		if (r < 0)
 			close(fds[1]);

@@ -3,7 +3,7 @@
  * away when the daemon dies without having done so (kill -9, out of memory), so that
  * the mountpoint does not stay dead. It is this program by another name
  * (GUARDIAN_NAME), with nothing open but a pipe to the daemon, whose end it
- * waits for. Not on the loop's thread.
+ * waits for, and a lock on the directory below the mount. Not on the loop's thread.
  */
 #pragma once
 
@@ -18,8 +18,8 @@ struct guardian {
 	pid_t pid;
 };
 
-/* Before it is mounted. As well as it goes: without one the mountpoint is freed by the next
- * mount or unmount, that is all. Logs why. */
+/* Before it is mounted. Waits for the guardian of a mount that was there before. As well as it
+ * goes: without one the mountpoint is freed by the next mount or unmount, that is all. Logs why. */
 void guardian_begin(struct guardian *g, const char *mountpoint);
 /* It is mounted: that one, and no other at the same place. */
 void guardian_watch(struct guardian *g, dev_t dev);

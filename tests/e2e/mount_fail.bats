@@ -222,6 +222,24 @@ guardian() {
 	pid_gone "$guard"
 }
 
+@test "a guardian that is late does not take the next mount away" {
+	local guard resume
+
+	mount_start
+	guard=$(guardian)
+	kill -STOP "$guard"
+	kill -KILL "$MOUNT_PID"
+	wait "$MOUNT_PID" || true
+	(sleep 2 && kill -CONT "$guard") 3>&- &
+	resume=$!
+	MOUNT_PID=
+	"$THREADFS" mount "${MOUNT_ARGS[@]}" 3>&- # which takes the dead one away itself
+	wait "$resume"
+	wait_until pid_gone "$guard"
+	[ -f "$M/README" ]
+	[ -d "$M/threads" ]
+}
+
 @test "the daemon and its guardian killed: unmount frees the mountpoint, and so does mount" {
 	local how
 
