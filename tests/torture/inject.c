@@ -229,6 +229,11 @@ const struct inject_call *inject_calls(size_t *ret_count)
 	return state->call;
 }
 
+bool inject_is_burst(void)
+{
+	return !state->counting && state->burst > 1;
+}
+
 const struct inject_hit *inject_hit(void)
 {
 	return &state->hit;

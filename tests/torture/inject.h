@@ -62,3 +62,5 @@ void inject_loud(int by);
 /* After a run. The calls stay valid until the next inject_count(). */
 const struct inject_call *inject_calls(size_t *ret_count);
 const struct inject_hit *inject_hit(void);
+/* In a run: whether more than one call fails, so that cleaning up may fail as well. */
+bool inject_is_burst(void);
