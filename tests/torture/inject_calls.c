@@ -175,8 +175,22 @@ WRAP(struct dirent *, readdir64, (DIR * d), (d), NULL, FILE, EIO)
 
 WRAP(int, connect, (int fd, const struct sockaddr *to, socklen_t n), (fd, to, n), -1, SOCKET,
      ECONNREFUSED, ENOBUFS, EACCES)
-WRAP(ssize_t, send, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags), -1,
-     SOCKET, EPIPE, ENOBUFS, ECONNRESET)
+ssize_t __real_send(int fd, const void *from, size_t n, int flags);
+ssize_t __wrap_send(int fd, const void *from, size_t n, int flags);
+
+/* Who may not send any more has no connection any more: his peer will not wait for the rest. */
+ssize_t __wrap_send(int fd, const void *from, size_t n, int flags)
+{
+	int e;
+
+	if (!FAILS("send", SOCKET, EPIPE, ENOBUFS, ECONNRESET))
+		return __real_send(fd, from, n, flags);
+	e = errno;
+	if (e != ENOBUFS)
+		shutdown(fd, SHUT_RDWR);
+	errno = e;
+	return -1;
+}
 WRAP(ssize_t, recv, (int fd, void *to, size_t n, int flags), (fd, to, n, flags), -1, SOCKET,
      ECONNRESET, EIO, EINTR)
 
