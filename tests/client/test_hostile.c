@@ -308,13 +308,13 @@ static void close_scene(struct scene *s)
 	attempt_release(&s->attempt);
 }
 
-/* All at once: each takes its time for farewells that nobody answers. */
-static void close_scenes(void)
+/* All up to there at once: each takes its time for farewells that nobody answers. */
+static void close_scenes(size_t last)
 {
-	for (size_t i = 0; i < every_op_len; i++)
+	for (size_t i = 0; i < last; i++)
 		if (scenes[i].on)
 			sandbox_dismiss(sandbox_ref(scenes[i].sb), NULL, NULL);
-	for (size_t i = 0; i < every_op_len; i++)
+	for (size_t i = 0; i < last; i++)
 		if (scenes[i].on)
 			close_scene(&scenes[i]);
 }
@@ -369,7 +369,7 @@ static void test_all_operations_work_when_nothing_is_wrong(void **state UNUSED)
 			fail_msg("%s: %s", op->name, attempt_judge(&s->attempt));
 		assert_in_range(s->requests, 1, REQUESTS_MAX);
 	}
-	close_scenes();
+	close_scenes(every_op_len);
 }
 
 static void misbehave(struct scene *s, const struct misbehaviour *m, size_t skip)
@@ -430,20 +430,20 @@ static void judge(const struct scene *s, const struct misbehaviour *m, size_t sk
 		    m->name, a->call.error, a->call.message ?: "no words", (long long)took, wrong);
 }
 
-/* The same sandbox, once the server behaves again. */
-static void check_recovery(const struct misbehaviour *m)
+/* The same sandboxes, up to there, once their servers behave again. */
+static void check_recovery(const struct misbehaviour *m, size_t last)
 {
 	struct call calls[64];
 
 	assert_in_range(every_op_len, 1, ARRAY_SIZE(calls));
-	for (size_t i = 0; i < every_op_len; i++) {
+	for (size_t i = 0; i < last; i++) {
 		if (!scenes[i].on)
 			continue;
 		behave(&scenes[i], m);
 		call_init(&calls[i], 30000);
 		sandbox_ping(scenes[i].sb, &calls[i]);
 	}
-	for (size_t i = 0; i < every_op_len; i++) {
+	for (size_t i = 0; i < last; i++) {
 		if (!scenes[i].on)
 			continue;
 		if (call_wait(&calls[i])) {
@@ -493,15 +493,33 @@ static void reset_peak(void)
 	assert_int_equal(write_all(fd, "5", 1), 0);
 }
 
-static void play_alone(size_t i, const struct misbehaviour *m, size_t skip)
+/* Plays it, and tells by how much the process grew. */
+static size_t growth_of(size_t i, const struct misbehaviour *m, size_t skip)
 {
-	size_t before, after, grown;
+	size_t before, after;
 
 	reset_peak();
 	before = peak_kib();
 	play(i, i + 1, m, skip);
 	after = peak_kib();
-	grown = after > before ? after - before : 0;
+	return after > before ? after - before : 0;
+}
+
+/*
+ * Those before have ended, but what their clients say afterwards is answered as badly, and takes
+ * memory, too. So what is too much counts only if it is so again when they are gone.
+ */
+static void play_alone(size_t i, const struct misbehaviour *m, size_t skip)
+{
+	size_t grown = growth_of(i, m, skip);
+
+	if (grown > GROWTH_MAX_KIB && !measuring_is_vain()) {
+		check_recovery(m, i + 1);
+		close_scenes(i + 1);
+		open_scene(&scenes[i], i);
+		misbehave(&scenes[i], m, skip);
+		grown = growth_of(i, m, skip);
+	}
 	if (grown <= GROWTH_MAX_KIB || measuring_is_vain())
 		return;
 	wrongs++;
@@ -524,8 +542,8 @@ static void play_round(const struct misbehaviour *m, size_t skip)
 	} else {
 		play(0, every_op_len, m, skip);
 	}
-	check_recovery(m);
-	close_scenes();
+	check_recovery(m, every_op_len);
+	close_scenes(every_op_len);
 }
 
 static void test_every_operation_against_every_misbehaviour(void **state UNUSED)
