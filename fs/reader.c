@@ -13,6 +13,7 @@
 #include <utlist.h>
 
 #include "clock.h"
+#include "log.h"
 #include "reader_i.h"
 
 static int64_t spare(const struct reader *r)
@@ -452,6 +453,19 @@ static void on_idle(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 		let_go(r);
 }
 
+/*
+ * Nobody may wait for nothing: whatever led to that, a look at the file goes on from there, and
+ * after some of them in a row whoever waits is told.
+ */
+static void look_if_still(struct reader *r)
+{
+	if (!r->waiting || r->stream || r->probe || r->jumps || r->check)
+		return;
+	log_topic(LOG_FILE, "thread %s: a read waits for nothing: its file is looked at",
+		  r->node->thread->id);
+	reader_changed(r);
+}
+
 void reader_pump(struct reader *r)
 {
 	if (r->dead)
@@ -462,6 +476,8 @@ void reader_pump(struct reader *r)
 		steer(r);
 	if (!r->dead)
 		serve_all(r);
+	if (!r->dead)
+		look_if_still(r);
 	if (!r->dead)
 		arm(r);
 	reader_leave(r);

@@ -269,7 +269,7 @@ int reader_spool_from_start(struct reader *r)
 
 	if (!r->spooling && r->win.start == 0 && (r->stream || r->win.end > 0)) {
 		e = reader_to_spool(r);
-		return e < 0 || r->stream || r->spool_to == r->version.size
+		return e < 0 || r->stream || (r->spool_to == r->version.size && !r->doubt)
 			       ? e
 			       : reader_stream_from(r, r->spool_to);
 	}

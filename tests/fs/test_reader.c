@@ -520,6 +520,25 @@ static void test_renamed(void **state)
 	close_file(&f);
 }
 
+/* All of it is held, and is to be compared before it is handed out again. */
+static void test_renamed_when_all_is_here(void **state)
+{
+	struct fsrig *r = *state;
+	struct file f;
+	bool good;
+
+	make_file(r, "a", 170 * KIB, 1);
+	open_file(r, &f, "a");
+	assert_int_equal(read_through(&f, 0, 1, &good), 170 * KIB);
+	for (mode_t mode = 0600; mode <= 0640; mode += 040) {
+		assert_int_equal(chmod(fsrig_host_path(r, "a"), mode), 0);
+		assert_int_equal(fsrig_lstat(r, f.node), 0);
+		assert_int_equal(read_through(&f, 4096, 1, &good), 170 * KIB - 4096);
+		assert_true(good);
+	}
+	close_file(&f);
+}
+
 struct appender {
 	struct fsrig *rig;
 	char path[600];
@@ -1069,6 +1088,7 @@ int main(void)
 		FSRIG_TEST(test_emptied),
 		FSRIG_TEST(test_removed),
 		FSRIG_TEST(test_renamed),
+		FSRIG_TEST(test_renamed_when_all_is_here),
 		FSRIG_TEST(test_appended_all_the_time),
 		FSRIG_TEST(test_cut_answers),
 		FSRIG_TEST(test_lies_about_sizes),
