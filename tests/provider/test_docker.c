@@ -121,12 +121,25 @@ static void alive_is(struct backend *b, bool alive)
 	ask_release(&a);
 }
 
+/* Who has just forgotten it gives his lock up in the background: that is waited for. */
+static int ask_when_free(struct ask *a, struct backend *b, enum ask_kind kind)
+{
+	int r = ask(a, b, kind, id());
+
+	for (int i = 0; i < 200 && r == -EBUSY; i++) {
+		ask_release(a);
+		usleep(25000);
+		r = ask(a, b, kind, id());
+	}
+	return r;
+}
+
 /* Asks for a place and returns its URL, for the caller to free. */
 static char *place(struct backend *b, enum ask_kind kind)
 {
 	struct ask a;
 	char *url;
-	int r = ask(&a, b, kind, id());
+	int r = ask_when_free(&a, b, kind);
 
 	if (r < 0)
 		fail_msg("%s: %s", ask_kind_name(kind), a.op.why ?: strerrordesc_np(-r));
@@ -139,7 +152,7 @@ static char *place(struct backend *b, enum ask_kind kind)
 static void destroy(struct backend *b)
 {
 	struct ask a;
-	int r = ask(&a, b, ASK_DESTROY, id());
+	int r = ask_when_free(&a, b, ASK_DESTROY);
 
 	if (r < 0)
 		fail_msg("destroy: %s", a.op.why ?: strerrordesc_np(-r));
