@@ -49,7 +49,7 @@ static const struct {
 struct chaos chaos;
 
 static struct {
-	const char *data, *cache, *run;
+	const char *cache, *run;
 	char **command;
 	int seconds;
 	uint64_t random;
@@ -234,7 +234,7 @@ static bool do_fault(void)
 		fault_drop_watch(one);
 		break;
 	case FILL:
-		inflate(0, world.data);
+		inflate(0, chaos.data);
 		break;
 	case FILL_CACHE:
 		inflate(1, world.cache);
@@ -436,7 +436,7 @@ static void arguments(int argc, char **argv)
 			chaos.mount = optarg;
 			break;
 		case 'd':
-			world.data = optarg;
+			chaos.data = optarg;
 			break;
 		case 'c':
 			world.cache = optarg;
@@ -449,7 +449,7 @@ static void arguments(int argc, char **argv)
 		}
 	}
 	world.command = argv + optind;
-	if (!chaos.mount || !world.data || !world.cache || !world.run || optind == argc) {
+	if (!chaos.mount || !chaos.data || !world.cache || !world.run || optind == argc) {
 		fprintf(stderr, "usage: see the head of chaos.c\n");
 		exit(2);
 	}
@@ -481,12 +481,12 @@ int main(int argc, char **argv)
 	}
 	settle();
 	printf("chaos: %u uploads were broken off and left a temporary file\n",
-	       chaos_tidy(chaos.mount, world.data));
+	       chaos_tidy(chaos.mount, chaos.data));
 	snprintf(root, sizeof(root), "%s/threads", chaos.mount);
 	files = chaos_verify(root, "", "through the mount");
 	if (!unmount_it())
 		chaos.shared->losses++;
-	snprintf(root, sizeof(root), "%s/users/default/threads", world.data);
+	snprintf(root, sizeof(root), "%s/users/default/threads", chaos.data);
 	chaos_verify(root, "/user-data", "in the sandbox");
 	print_figures(files, (double)(clock_ms() - began) / 1000);
 	return chaos.shared->losses ? 1 : 0;

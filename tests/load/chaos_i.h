@@ -15,7 +15,7 @@ enum {
 	THREADS = 8,
 	WORKERS = 2 * THREADS, /* a writer each, and one that reads and runs commands */
 	SLOTS = 5,             /* files of a thread at a time */
-	RETIRED = 128,         /* files that were given up after an error, per thread */
+	RETIRED = 4096,        /* files that were given up after an error, per thread */
 	LINES = 65536,         /* appended, and commands, per thread */
 	CONTENT_MAX = 3 << 20,
 };
@@ -75,6 +75,7 @@ struct shared {
 struct chaos {
 	uint64_t seed;
 	const char *mount; /* the mountpoint */
+	const char *data;  /* of the sandboxes, on the host */
 	struct shared *shared;
 };
 

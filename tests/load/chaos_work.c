@@ -98,8 +98,10 @@ static void retire(unsigned slot)
 	struct slot *s = &chaos.shared->slots[thread][slot];
 	unsigned n = chaos.shared->retired_count[thread];
 
-	if (n == RETIRED)
-		return;
+	if (n == RETIRED) {
+		fprintf(stderr, "chaos: more files than can be kept account of: a shorter run\n");
+		abort();
+	}
 	memcpy(&chaos.shared->retired[thread][n], s, sizeof(*s));
 	/* where it was, for the check */
 	chaos.shared->retired[thread][n].moves = slot;
@@ -297,12 +299,15 @@ static const char *errno_now(int r)
 static void tell_gone(const char *path, uint32_t version)
 {
 	const char *name = strrchr(path, '/') + 1;
-	const char *in_thread, *in_outputs, *listed = "not listed", *again;
-	char up[300];
+	const char *in_thread, *in_outputs, *listed = "not listed", *again, *inside;
+	char up[300], host[600];
 	struct dirent *e;
 	DIR *d;
 
 	snprintf(up, sizeof(up), "%s/..", dir);
+	snprintf(host, sizeof(host), "%s/users/default/threads/t%u/user-data/outputs/%s",
+		 chaos.data, thread, name);
+	inside = errno_now(access(host, F_OK));
 	in_thread = errno_now(access(up, F_OK));
 	in_outputs = errno_now(access(dir, F_OK));
 	d = opendir(dir);
@@ -313,8 +318,9 @@ static void tell_gone(const char *path, uint32_t version)
 		closedir(d);
 	again = errno_now(access(path, F_OK));
 	chaos_loss(
-		"%s is gone: version %u was confirmed (thread %s, directory %s, name %s, then %s)",
-		path, version, in_thread, in_outputs, listed, again);
+		"%s is gone: version %u was confirmed (in the sandbox %s, thread %s, directory %s, "
+		"name %s, then %s)",
+		path, version, inside, in_thread, in_outputs, listed, again);
 }
 
 /* Somebody's file: a whole version that is not older than what was confirmed before. */
