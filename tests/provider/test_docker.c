@@ -207,7 +207,6 @@ static void test_create(void **state UNUSED)
 	struct docker_config c = defaults();
 	struct backend *b;
 	struct sandbox *sb;
-	struct buf text CLEANUP_BUF = BUF_INIT(0);
 	cJSON *root CLEANUP_JSON = NULL;
 	char *url CLEANUP_FREE = NULL, *printed CLEANUP_FREE = NULL, *log CLEANUP_FREE = NULL;
 	char path[SCRATCH_MAX + 64];
@@ -386,7 +385,7 @@ static void test_discover(void **state UNUSED)
 {
 	struct docker_config c = defaults();
 	struct backend *other = make(&c);
-	char *url CLEANUP_FREE = NULL, *found CLEANUP_FREE = NULL;
+	char *url CLEANUP_FREE = NULL;
 	struct ask a;
 
 	refused(backend, ASK_DISCOVER, -ENOENT, "there is no container " PREFIX "-");
@@ -535,10 +534,10 @@ static void test_an_engine_that_is_gone(void **state UNUSED)
 	static const enum ask_kind kinds[] = { ASK_CREATE,   ASK_DESTROY, ASK_IS_ALIVE,
 					       ASK_DISCOVER, ASK_ADOPT,   ASK_LIST_RUNNING };
 	struct docker_config c = defaults();
-	char *url CLEANUP_FREE = place(backend, ASK_CREATE);
 	char *why CLEANUP_FREE = NULL;
 	struct backend *b = NULL;
 
+	free(place(backend, ASK_CREATE));
 	engine_stop(&engine);
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
 		refused(backend, kinds[i], -ECONNREFUSED, "the engine does not answer: ");
