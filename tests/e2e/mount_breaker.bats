@@ -164,8 +164,7 @@ stop_sandbox() {
 	wait_until breaker_is open
 	kill -KILL "$STOPPED"
 	STOPPED=
-	wait_until test -e outputs/f
-	[ "$(cat outputs/f)" = old ]
+	wait_until grep -qsx old outputs/f
 	[ "$(jq .restarts .ctl/status.json)" = 1 ]
 	breaker_is closed
 	lines 'answers again' 0
