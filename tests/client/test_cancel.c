@@ -399,7 +399,7 @@ static void cancel_at_random(struct fixture *f, unsigned seed)
 			fail_msg("%s", workers[i].wrong);
 	free(workers);
 	print_message("%u were cancelled, %u had ended\n", cancelled, ended);
-	assert_true(cancelled > 0 && ended > 0);
+	assert_true(cancelled > 0); /* how many end before depends on the machine */
 	check_times("at random", us, n);
 	sandbox_unref(shared);
 }
