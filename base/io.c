@@ -37,3 +37,14 @@ ssize_t pread_all(int fd, void *to, size_t len, uint64_t offset)
 	}
 	return (ssize_t)got;
 }
+
+struct dirent *dir_next(DIR *dir, int *ret)
+{
+	struct dirent *e;
+
+	errno = 0;
+	e = readdir(dir);
+	if (!e)
+		*ret = -errno;
+	return e;
+}

@@ -2,6 +2,7 @@
 #include "uuid.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 
 void uuid_make(char *out)
@@ -16,4 +17,9 @@ void uuid_make(char *out)
 		 "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
 		 b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
 		 b[15]);
+}
+
+bool uuid_is(const char *s)
+{
+	return strlen(s) == UUID_LEN && strspn(s, "0123456789abcdef-") == UUID_LEN;
 }

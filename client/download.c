@@ -111,7 +111,7 @@ static bool is_same(const struct download_op *o, const struct attr *now)
 static void on_looked(struct posix_run *run, int err)
 {
 	struct download_op *o = CONTAINER_OF(run, struct download_op, look);
-	struct attr now;
+	struct attr now = { 0 };
 
 	if (err == 0 && run->exit_code != 0)
 		err = posix_run_errno(run);

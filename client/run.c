@@ -176,7 +176,7 @@ static bool succeeded(const struct posix_run *run, int err)
 /* Ends the call if that cannot be the name of a run: it becomes part of a path. */
 static bool is_run(struct sandbox *sb, struct call *call, const char *run)
 {
-	if (strlen(run) == UUID_LEN && strspn(run, "0123456789abcdef-") == UUID_LEN)
+	if (uuid_is(run))
 		return true;
 	op_reject(sb, call, -EINVAL, "not the name of a run");
 	return false;

@@ -11,7 +11,6 @@
 #include "ahead.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "clock.h"
@@ -100,13 +99,6 @@ static uint32_t *sorted(struct listing *l)
 		order[i] = i;
 	qsort_r(order, l->n, sizeof(*order), by_name, l);
 	return order;
-}
-
-static char *path_below(const char *dir, const char *name)
-{
-	char *path;
-
-	return asprintf(&path, "%s%s%s", dir, dir[0] ? "/" : "", name) < 0 ? NULL : path;
 }
 
 /* ---- the front ---- */

@@ -15,6 +15,7 @@
 #include "contents.h"
 #include "entry.h"
 #include "log.h"
+#include "notifier.h"
 #include "ops.h"
 #include "reader.h"
 #include "stage.h"
@@ -117,7 +118,11 @@ static int begin_reading(struct handle *h, bool has_pages)
 		h->content_end = 0;
 		return 0;
 	}
-	return has_pages ? 0 : reader_new(n, &n->attr, &h->reader);
+	if (!has_pages)
+		return reader_new(n, &n->attr, &h->reader);
+	h->pages = n->attr;
+	h->pages_ms = clock_ms();
+	return 0;
 }
 
 /* Has a reader afterwards, which knows what the content has served so far. */
@@ -127,16 +132,32 @@ static int turn_to_reader(struct handle *h)
 	struct node *n = h->node;
 	int r = 0;
 
+	if (h->reader_old)
+		h->pages.mode = 0;
 	if (!h->reader)
 		h->reader_old = false;
 	if (h->reader)
 		;
 	else if (c && c->state == CONTENT_HERE)
 		r = reader_new_with(n, &c->version, c->bytes, h->content_end, &h->reader);
+	else if (h->pages.mode)
+		r = reader_new_after_pages(n, &h->pages, h->pages_ms, &h->reader);
 	else
 		r = reader_new(n, &n->attr, &h->reader);
+	h->pages.mode = 0;
 	content_unref(c);
 	return r;
+}
+
+/* What the file was before it was written here goes, once nobody waits for it. */
+static void drop_old_reader(struct handle *h)
+{
+	if (h->node->stage || !h->reader_old || h->reading > 0)
+		return;
+	reader_free(STEAL(h->reader));
+	content_unref(STEAL(h->content));
+	h->pages.mode = 0;
+	h->reader_old = false;
 }
 
 /* Whether the content may still answer: the file is that version, as far as anybody knows. */
@@ -161,6 +182,7 @@ static int begin_writing(struct node *n, int flags)
 
 	if (!(flags & O_TRUNC) || (flags & O_ACCMODE) == O_RDONLY)
 		return 0;
+	n->told_size = 0;
 	if (n->stage)
 		return stage_truncate(n->stage, 0);
 	r = stage_new(n, STAGE_EMPTY, -1, &n->stage);
@@ -209,7 +231,9 @@ static int finish_open(struct parked *p, struct node *n, int flags)
 	}
 	fi.fh = (uint64_t)(uintptr_t)h;
 	fi.noflush = !h->writes;
-	fi.direct_io = has_direct_writer(n);
+	fi.direct_io = h->direct_reads = has_direct_writer(n);
+	if (!n->stage && n->told_size != n->attr.size)
+		notify_attr_now(n->fs, n->ino);
 	fi.keep_cache = !n->stage && n->kept.mode && attr_same_version(&n->kept, &n->attr);
 	if (!n->stage && !h->writes && n->attr.size > 0)
 		r = begin_reading(h, fi.keep_cache);
@@ -343,7 +367,7 @@ static int finish_create(struct parked *p, struct node *dir, const char *name, m
 	h->made = made;
 	h->direct = made && (flags & O_ACCMODE) == O_WRONLY;
 	fi.fh = (uint64_t)(uintptr_t)h;
-	fi.direct_io = has_direct_writer(n);
+	fi.direct_io = h->direct_reads = has_direct_writer(n);
 	entry_fill(n, &e);
 	node_looked_up(n);
 	if (!parked_create(p, &e, &fi)) {
@@ -414,10 +438,16 @@ void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_
 
 /* ---- read ---- */
 
+enum {
+	PAGE = 4096,
+	NOTICE_MS = 5 /* so long a notification may be on its way */
+};
+
 struct reading {
 	struct parked parked;
 	struct read_op op;
 	struct handle *handle;
+	bool direct; /* past the kernel's pages */
 	enum { OF_STAGE, OF_CONTENT, OF_READER } asked;
 	struct content *content; /* counted, if asked */
 };
@@ -435,6 +465,39 @@ static void ask_reader(struct reading *rd)
 	h->reading--;
 	parked_err(&rd->parked, r);
 	free(rd);
+}
+
+/* It must not be sure of an end that the file has grown beyond. */
+static void tell_if_longer(struct node *n)
+{
+	if (n->has_attr && n->attr.size > n->told_size)
+		notify_attr_now(n->fs, n->ino);
+}
+
+/*
+ * The kernel takes a short answer for the file's end, and zeros for what it thought there was
+ * behind; but if it was told of a change since it asked it does not believe the end, only the
+ * zeros. So if it asked in the belief that the file is longer it is refused: what it asked for
+ * was to be read ahead, and it asks again page by page, each answered at once. If it was told
+ * something just now even that is refused, and whoever reads gets the error.
+ */
+static bool is_misled(struct reading *rd, const struct iovec *iov, int count)
+{
+	struct node *n = rd->handle->node;
+	uint64_t end = rd->op.offset, asked = end + rd->op.size, believed;
+
+	for (int i = 0; i < count; i++)
+		end += iov[i].iov_len;
+	if (rd->asked == OF_STAGE || rd->direct || end >= asked)
+		return false;
+	/* It asks for whole pages, and not for those behind the one with the end. */
+	believed = MAX(MIN(asked, n->told_size), asked - MIN(asked, PAGE - 1));
+	if (end >= believed)
+		return false;
+	if (rd->op.size > PAGE || clock_ms() - n->noticed_ms < NOTICE_MS)
+		return true;
+	n->told_size = end;
+	return false;
 }
 
 static void read_done(struct read_op *op, int err, const struct iovec *iov, int count)
@@ -456,6 +519,10 @@ static void read_done(struct read_op *op, int err, const struct iovec *iov, int 
 		rd->handle->node->kept.mode = 0;
 		node_void_attr(rd->handle->node);
 	}
+	if (err == 0 && is_misled(rd, iov, count))
+		err = -ESTALE;
+	else if (err == 0 && rd->asked != OF_STAGE)
+		tell_if_longer(rd->handle->node);
 	if (err < 0) {
 		parked_err(&rd->parked, err);
 	} else {
@@ -483,7 +550,7 @@ static void read_interrupted(struct parked *p)
 	free(rd);
 }
 
-void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t offset)
+void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t offset, bool direct)
 {
 	struct node *n = h->node;
 	struct reading *rd = calloc(1, sizeof(*rd));
@@ -493,13 +560,10 @@ void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t off
 		return;
 	}
 	rd->handle = h;
+	rd->direct = direct || h->direct_reads;
 	rd->op = (struct read_op){ .offset = offset, .size = size, .done = read_done };
 	parked_init(&rd->parked, n->fs, req, read_interrupted);
-	if (!n->stage && h->reader_old && h->reading == 0) {
-		reader_free(STEAL(h->reader));
-		content_unref(STEAL(h->content));
-		h->reader_old = false;
-	}
+	drop_old_reader(h);
 	h->reading++;
 	if (n->stage) {
 		rd->asked = OF_STAGE;
@@ -530,6 +594,7 @@ void sandbox_op_write(fuse_req_t req, struct handle *h, const char *bytes, size_
 		parked_err(&p, r);
 		return;
 	}
+	n->told_size = MAX(n->told_size, stage_size(n->stage));
 	n->fs->totals.bytes_written += len;
 	parked_write(&p, len);
 }
@@ -664,11 +729,7 @@ void file_keep(struct node *n, void (*done)(void *ctx), void *ctx)
 	DL_FOREACH (n->handles, h) {
 		if (staged || (n->stage && (!h->reader || h->reading == 0)))
 			continue;
-		if (!n->stage && h->reader_old && h->reading == 0) {
-			reader_free(STEAL(h->reader));
-			content_unref(STEAL(h->content));
-			h->reader_old = false;
-		}
+		drop_old_reader(h);
 		if (!n->stage && turn_to_reader(h) < 0)
 			continue;
 		k->waits++;

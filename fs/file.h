@@ -15,11 +15,14 @@ struct handle {
 	struct node *node; /* counted */
 	int flags;         /* of open(2) */
 	bool writes;
-	bool made;   /* the file, which may be in the sandbox only when this is closed */
-	bool direct; /* writes past the kernel's pages: see has_direct_writer() in file.c */
+	bool made;         /* the file, which may be in the sandbox only when this is closed */
+	bool direct_reads; /* past the kernel's pages */
+	bool direct;       /* writes past the kernel's pages: see has_direct_writer() in file.c */
 	struct content *content; /* counted; serves it while the file is that version; or NULL */
 	uint64_t content_end;    /* so far that was handed out */
 	struct reader *reader;   /* NULL: not needed yet */
+	struct attr pages;       /* the version that the kernel had pages of; mode 0: none */
+	int64_t pages_ms;        /* when that was */
 	unsigned reading;        /* reads that wait for it */
 	bool reader_old; /* the file was written here since: to be replaced when nobody waits */
 	struct handle *prev, *next; /* node->handles */

@@ -64,6 +64,7 @@ struct fs {
 	struct staging *staging;  /* staging.h: what outlives the daemon; NULL: nothing does */
 	uint64_t moves;           /* counts names that went or changed */
 	unsigned litter_removals; /* under way: litter.h */
+	unsigned under_way;       /* operations on sandboxes (remote.h), and commands (jobs.h) */
 	/* shelf.h: the listings of all threads, those that were used last at the end */
 	struct listing *shelf;
 	uint64_t shelf_used; /* bytes in them */

@@ -160,6 +160,7 @@ static void let_go(struct command *c)
 	struct jobs *j = c->jobs;
 
 	command_let_go_sandbox(c);
+	c->fs->under_way--;
 	c->alive = false;
 	c->thread = NULL;
 	command_unref(c);
@@ -367,6 +368,7 @@ static void look(struct command *c)
 void command_begin(struct command *c)
 {
 	c->alive = true;
+	c->fs->under_way++;
 	command_ref(c);
 	thread_ref(c->thread);
 	ev_init(&c->timer, on_timer);

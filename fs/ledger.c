@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "io.h"
-#include "uuid.h"
 
 int ledger_open(int cache, bool make)
 {
@@ -130,11 +129,6 @@ void ledger_found_release(struct ledger_found *f)
 	f->fd = -1;
 }
 
-static bool is_name(const char *name)
-{
-	return strlen(name) == LEDGER_NAME && strspn(name, "0123456789abcdef-") == LEDGER_NAME;
-}
-
 /* Opens and locks it. 1: busy. */
 static int open_found(int dir, struct ledger_found *f, const char **why)
 {
@@ -189,7 +183,7 @@ static int look_at(int dir, const char *name,
 	int r = -EINVAL;
 
 	snprintf(f.name, sizeof(f.name), "%s", name);
-	if (is_name(name))
+	if (uuid_is(name))
 		r = read_found(dir, &f, &why);
 	else
 		why = "its name is not a record's";
@@ -214,18 +208,6 @@ static DIR *open_names(int dir)
 	return d;
 }
 
-/* The next one; NULL with 0 in *ret: no more. */
-static struct dirent *next_name(DIR *d, int *ret)
-{
-	struct dirent *entry;
-
-	errno = 0;
-	entry = readdir(d);
-	if (!entry)
-		*ret = -errno;
-	return entry;
-}
-
 int ledger_scan(int dir, int (*each)(void *ctx, struct ledger_found *f, int err, const char *why),
 		void *ctx)
 {
@@ -236,7 +218,7 @@ int ledger_scan(int dir, int (*each)(void *ctx, struct ledger_found *f, int err,
 
 	if (!d)
 		return -errno;
-	while (r == 0 && count < LEDGER_RECORDS && (entry = next_name(d, &r))) {
+	while (r == 0 && count < LEDGER_RECORDS && (entry = dir_next(d, &r))) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		count++;
@@ -257,9 +239,9 @@ static int search_dir(DIR *d, struct search *s)
 	struct dirent *entry;
 	int r = 0;
 
-	while ((entry = next_name(d, &r))) {
+	while ((entry = dir_next(d, &r))) {
 		if (strncmp(entry->d_name, s->begin, strlen(s->begin)) != 0 ||
-		    !is_name(entry->d_name))
+		    !uuid_is(entry->d_name))
 			continue;
 		strcpy(s->name, entry->d_name);
 		s->count++;

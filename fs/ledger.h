@@ -13,11 +13,12 @@
 #include "buf.h"
 #include "ledger_record.h"
 #include "util.h"
+#include "uuid.h"
 
 #define LEDGER_DIR "pending"
 
 enum {
-	LEDGER_NAME = 36,       /* characters of a name: a uuid */
+	LEDGER_NAME = UUID_LEN, /* characters of a name, which is one */
 	LEDGER_RECORDS = 100000 /* so many are looked at */
 };
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <malloc.h>
-#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -88,10 +87,10 @@ static int put_believed(struct thread *t, struct listing *l, const struct entry 
 {
 	int r = put_entry(l, e, name);
 
+	if (strncmp(name, UPLOAD_TEMPORARY, strlen(UPLOAD_TEMPORARY)) != 0)
+		return r;
 	litter_seen(t, l->path, name, &e->attr);
-	if (r == 0 && !t->watched && strncmp(name, UPLOAD_TEMPORARY, strlen(UPLOAD_TEMPORARY)) == 0)
-		r = listing_doubt(l, name);
-	return r;
+	return r == 0 && !t->watched ? listing_doubt(l, name) : r;
 }
 
 /* ---- a walk's ---- */
@@ -147,10 +146,9 @@ static int open_branch(struct harvest *h, const char *rel)
 		h->v = more;
 		h->cap = cap;
 	}
-	if (asprintf(&path, "%s%s%s", h->base, h->base[0] ? "/" : "", rel) < 0) {
-		path = NULL;
+	path = path_below(h->base, rel);
+	if (!path)
 		return -ENOMEM;
-	}
 	r = listing_new(path, 0, &l);
 	if (r < 0)
 		return r;
@@ -382,6 +380,9 @@ static void done(struct remote *r, int err)
 	thread->fs->totals.names_dropped += q->entries.dropped;
 	if (q->names && err == -EOPNOTSUPP)
 		thread->walk.unable = true;
+	/* Of a huge directory what lasts a second would be over before it came. */
+	if (!thread->watched)
+		q->asked.ms = clock_ms();
 	if (err == 0)
 		err = q->names ? take_walk(q) : take_one(q, &l);
 	if (err == 0 && awaited)
@@ -490,13 +491,11 @@ static int add_name(struct lister *q, const char *name)
 static int add_unknown(struct lister *q, const struct listing *l, const char *name)
 {
 	struct thread *t = q->dir->thread;
-	char *path CLEANUP_FREE = NULL;
+	char *path CLEANUP_FREE = path_below(l->path, name);
 	struct listing *known;
 
-	if (asprintf(&path, "%s%s%s", l->path, l->path[0] ? "/" : "", name) < 0) {
-		path = NULL;
+	if (!path)
 		return -ENOMEM;
-	}
 	known = shelf_find(t, path);
 	return known && listing_left_ms(known, t) > 0 ? 0 : add_name(q, name);
 }

@@ -1,12 +1,11 @@
 /* See litter.h. */
 #include "litter.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "log.h"
+#include "node.h"
 #include "remote.h"
 #include "uuid.h"
 
@@ -20,25 +19,13 @@ struct litter {
 	char *path; /* below the thread's root */
 };
 
-static bool is_temporary(const char *name)
-{
-	size_t len = strlen(UPLOAD_TEMPORARY);
-
-	return strncmp(name, UPLOAD_TEMPORARY, len) == 0 && strlen(name + len) == UUID_LEN &&
-	       strspn(name + len, "0123456789abcdef-") == UUID_LEN;
-}
-
 static void start(struct remote *r, struct sandbox *sb)
 {
 	struct litter *l = CONTAINER_OF(r, struct litter, r);
-	char *path CLEANUP_FREE = NULL;
+	char *path CLEANUP_FREE = remote_path(r, sb, l->path);
 
-	if (asprintf(&path, "%s/%s", sandbox_root(sb), l->path) < 0) {
-		path = NULL;
-		remote_fail(r, -ENOMEM);
-		return;
-	}
-	sandbox_unlink(sb, &r->call, path);
+	if (path)
+		sandbox_unlink(sb, &r->call, path);
 }
 
 /* The watch tells of it, or the next listing. */
@@ -58,11 +45,11 @@ void litter_seen(struct thread *t, const char *dir, const char *name, const stru
 {
 	struct litter *l;
 
-	if (!is_temporary(name) || !S_ISREG(attr->mode) || t->fs->litter_removals >= AT_ONCE ||
-	    time(NULL) - attr->mtime.tv_sec < OLD_S)
+	if (!uuid_is(name + strlen(UPLOAD_TEMPORARY)) || !S_ISREG(attr->mode) ||
+	    t->fs->litter_removals >= AT_ONCE || time(NULL) - attr->mtime.tv_sec < OLD_S)
 		return;
 	l = calloc(1, sizeof(*l));
-	if (!l || asprintf(&l->path, "%s%s%s", dir, dir[0] ? "/" : "", name) < 0) {
+	if (!l || !(l->path = path_below(dir, name))) {
 		free(l);
 		return;
 	}

@@ -18,6 +18,7 @@
 #include "file.h"
 #include "fs.h"
 #include "guardian.h"
+#include "jobs.h"
 #include "log.h"
 #include "node.h"
 #include "notifier.h"
@@ -31,7 +32,10 @@
 #include "thread.h"
 #include "workers.h"
 
-enum { DISK_WORKERS = 2 };
+enum {
+	DISK_WORKERS = 2,
+	OPERATIONS_MS = 5000, /* more than the longest pause between two tries */
+};
 
 struct mount {
 	const struct options *opt;
@@ -324,6 +328,46 @@ static int finish_uploads(struct mount *m)
 	return 0;
 }
 
+/* Each command that is not over holds its thread, and the next look at it may be seconds away, or
+ * never come as long as it waits for others. */
+static void leave_jobs(void *ctx)
+{
+	struct on_loop *c = ctx;
+	struct thread *t, *next;
+
+	HASH_ITER (hh, c->m->fs.threads, t, next) {
+		thread_ref(t);
+		jobs_free(t->jobs);
+		thread_unref(t);
+	}
+}
+
+static void count_under_way(void *ctx)
+{
+	struct on_loop *c = ctx;
+
+	leave_jobs(ctx); /* those that were accepted since */
+	c->r = (int)c->m->fs.under_way;
+}
+
+/* After the provider's shutdown each fails at its next step; some pause before that (remote.c). */
+static int finish_operations(struct mount *m)
+{
+	struct on_loop c = { .m = m };
+	int64_t deadline = clock_ms() + OPERATIONS_MS;
+
+	for (;;) {
+		loop_run(m->fs.loop, count_under_way, &c);
+		if (c.r == 0)
+			return 0;
+		if (clock_ms() >= deadline)
+			break;
+		poll(NULL, 0, 5);
+	}
+	log_error("%d operation(s) on sandboxes do not end", c.r);
+	return -ETIMEDOUT;
+}
+
 static void stop_on_loop(void *ctx)
 {
 	struct on_loop *c = ctx;
@@ -394,9 +438,13 @@ int mount_stop(struct mount *m)
 	if (m->fs.se)
 		r = finish_uploads(m);
 	/* While requests are still read: whoever waits for a sandbox hears that it is over. */
+	if (m->fs.loop)
+		loop_run(m->fs.loop, leave_jobs, &c);
 	if (m->fs.provider)
 		s = provider_shutdown(m->fs.provider);
 	s = end_notifier(m) ?: s;
+	if (s == 0 && m->fs.loop)
+		s = finish_operations(m);
 	if (m->fs.loop) {
 		loop_run(m->fs.loop, stop_on_loop, &c);
 		loop_run(m->fs.loop, free_on_loop, &c);

@@ -181,44 +181,6 @@ void sandbox_op_link(fuse_req_t req, struct node *n, struct node *dir, const cha
 	file_settle(t, n, true, link_settled);
 }
 
-/* ---- what is to be uploaded to a name from before ---- */
-
-/* Below the thread's root; NULL: there is none, or no memory for it. */
-static char *child_path(const struct node *dir, const char *name)
-{
-	char *rel CLEANUP_FREE = NULL, *path;
-
-	if (node_rel_path(dir, &rel) < 0 ||
-	    asprintf(&path, "%s%s%s", rel, rel[0] ? "/" : "", name) < 0)
-		return NULL;
-	return path;
-}
-
-static void hold_salvage(const struct node *dir, const char *name)
-{
-	char *path CLEANUP_FREE = child_path(dir, name);
-
-	if (path)
-		salvage_hold(dir->thread, path);
-}
-
-static void salvage_was_removed(const struct node *dir, const char *name)
-{
-	char *path CLEANUP_FREE = child_path(dir, name);
-
-	if (path)
-		salvage_removed(dir->thread, path);
-}
-
-static void salvage_was_moved(const struct trip *t)
-{
-	char *from CLEANUP_FREE = child_path(t->node, t->name);
-	char *to CLEANUP_FREE = child_path(t->other, t->name2);
-
-	if (from && to)
-		salvage_moved(t->node->thread, from, to);
-}
-
 /* ---- unlink, rmdir ---- */
 
 static void start_unlink(struct remote *r, struct sandbox *sb)
@@ -228,7 +190,7 @@ static void start_unlink(struct remote *r, struct sandbox *sb)
 
 	if (!path)
 		return;
-	hold_salvage(t->node, t->name);
+	salvage_hold(t->node, t->name);
 	sandbox_unlink(sb, &r->call, path);
 }
 
@@ -253,7 +215,7 @@ static void unlinked(struct trip *t, int err)
 	if (t->other && (err == 0 || err == -ENOENT))
 		file_gone(t->other);
 	if (err == 0)
-		salvage_was_removed(t->node, t->name);
+		salvage_removed(t->node, t->name);
 	name_removed(t, err, 0);
 }
 
@@ -307,7 +269,7 @@ static void start_rmdir(struct remote *r, struct sandbox *sb)
 /* What was listed of it, or of what is below. */
 static void drop_below(struct node *dir, const char *name)
 {
-	char *path CLEANUP_FREE = child_path(dir, name);
+	char *path CLEANUP_FREE = node_place(dir, name);
 
 	if (path)
 		shelf_drop(dir->thread, path);
@@ -357,7 +319,7 @@ static void start_rename(struct remote *r, struct sandbox *sb)
 
 	if (!to)
 		return;
-	hold_salvage(t->node, t->name);
+	salvage_hold(t->node, t->name);
 	sandbox_rename(sb, &r->call, from, to, t->flags, &t->same);
 }
 
@@ -438,7 +400,7 @@ static void renamed(struct trip *t, int err)
 	if (moved) {
 		parents_changed(t, n, there);
 		if (!(t->flags & RENAME_EXCHANGE))
-			salvage_was_moved(t);
+			salvage_moved(t->node, t->name, t->other, t->name2);
 		nodes_moved(t, n, there);
 	} else {
 		node_doubt_attr(t->node);

@@ -416,22 +416,29 @@ void node_heard_of_making(struct node *dir)
 	dir->guess_ms = MIN(dir->guess_ms, dir->echo_ms + FRESH_MS);
 }
 
-/* ---- the journal ---- */
+/* ---- places ---- */
 
-static char *place_of(const struct node *n, const char *name)
+char *path_below(const char *dir, const char *name)
 {
-	char *rel CLEANUP_FREE = NULL, *path;
+	char *path;
+
+	return asprintf(&path, "%s%s%s", dir, dir[0] ? "/" : "", name) < 0 ? NULL : path;
+}
+
+char *node_place(const struct node *n, const char *name)
+{
+	char *rel CLEANUP_FREE = NULL;
 
 	if (n->kind != NODE_SANDBOX || node_rel_path(n, &rel) < 0)
 		return NULL;
-	if (!name)
-		return STEAL(rel);
-	return asprintf(&path, "%s%s%s", rel, rel[0] ? "/" : "", name) < 0 ? NULL : path;
+	return name ? path_below(rel, name) : STEAL(rel);
 }
+
+/* ---- the journal ---- */
 
 void node_note(const struct node *n, const char *name, enum note what)
 {
-	char *path CLEANUP_FREE = place_of(n, name);
+	char *path CLEANUP_FREE = node_place(n, name);
 
 	if (path)
 		journal_note(n->thread->journal, path, what);
@@ -443,7 +450,7 @@ bool node_was_noted(const struct node *n, const char *name, uint64_t since)
 
 	if (journal_now(n->thread->journal) == since)
 		return false;
-	path = place_of(n, name);
+	path = node_place(n, name);
 	return !path || journal_has(n->thread->journal, path, since);
 }
 
@@ -526,4 +533,5 @@ void node_stat(struct node *n, struct stat *ret)
 	if (!n->parent && n != n->fs->root)
 		ret->st_nlink = 0;
 	ret->st_mode &= ~(o->umask & 07777);
+	n->told_size = (uint64_t)ret->st_size;
 }

@@ -47,6 +47,8 @@ struct node {
 	struct node *children; /* by name */
 
 	uint64_t nlookup;      /* the kernel's count */
+	uint64_t told_size;    /* what it was last told of the size, or can tell from a read */
+	int64_t noticed_ms;    /* when it was notified of a change of this itself */
 	int64_t told_ms;       /* when it got an answer about this, or about a name in it */
 	struct absent *absent; /* names that it was told are not there: absent.h */
 	unsigned refs;         /* ours: children, open files, operations */
@@ -102,6 +104,11 @@ int node_move(struct node *n, struct node *dir, const char *name) MUST_CHECK;
  * name above is gone. For the caller to free.
  */
 int node_rel_path(const struct node *n, char **ret) MUST_CHECK;
+/* The name in a directory, both below the thread's root, for the caller to free; NULL: no memory.
+ */
+char *path_below(const char *dir, const char *name);
+/* The same of a name in a node (NULL: of itself); NULL also if it is nowhere in a sandbox. */
+char *node_place(const struct node *n, const char *name);
 /* What has that path below the thread's root, as far as there are nodes; NULL: none. Not counted.
  */
 struct node *node_find(const struct thread *t, const char *path);

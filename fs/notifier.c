@@ -346,16 +346,20 @@ void notify_inode(struct fs *fs, fuse_ino_t ino, bool data)
 	struct subject what = { .ino = ino };
 	struct node *n = node_by_ino(fs, ino);
 
-	if (fs->notifier && n && n->nlookup > 0)
-		notify(fs->notifier, n->thread, &what, data, was_told(n));
+	if (!fs->notifier || !n || n->nlookup == 0)
+		return;
+	n->noticed_ms = clock_ms();
+	notify(fs->notifier, n->thread, &what, data, was_told(n));
 }
 
 void notify_attr_now(struct fs *fs, fuse_ino_t ino)
 {
 	struct node *n = node_by_ino(fs, ino);
 
-	if (fs->se && n && n->nlookup > 0)
-		fuse_lowlevel_notify_inval_inode(fs->se, ino, -1, 0);
+	if (!fs->se || !n || n->nlookup == 0)
+		return;
+	n->noticed_ms = clock_ms();
+	fuse_lowlevel_notify_inval_inode(fs->se, ino, -1, 0);
 }
 
 void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name)

@@ -313,7 +313,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 	if (is_ctl(req, ino))
 		ctl_op_read(req, ctl_of(fi), size, (uint64_t)offset);
 	else
-		sandbox_op_read(req, handle_of(fi), size, (uint64_t)offset);
+		sandbox_op_read(req, handle_of(fi), size, (uint64_t)offset, fi->flags & O_DIRECT);
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t len, off_t offset,

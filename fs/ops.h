@@ -43,7 +43,8 @@ void dirs_end(struct fs *fs);
 void sandbox_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi);
 void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_t mode,
 		       struct fuse_file_info *fi);
-void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t offset);
+/* direct: past the kernel's pages. */
+void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t offset, bool direct);
 void sandbox_op_write(fuse_req_t req, struct handle *h, const char *bytes, size_t len,
 		      uint64_t offset, bool append);
 void sandbox_op_flush(fuse_req_t req, struct handle *h);

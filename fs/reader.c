@@ -97,9 +97,11 @@ void reader_hand_out(struct reader *r, struct read_op *op, const struct iovec *i
 	uint64_t end = reader_end_of(r, op);
 
 	take_sample(&r->last, end, iov, count);
-	if (!r->touched)
+	if (!r->touched || r->pages)
 		r->first = r->last;
 	r->touched = true;
+	r->pages = false;
+	r->handed_ms = clock_ms();
 	r->changes = 0;
 	if (!r->spooling && end > r->win.start && end <= r->win.end)
 		window_pass(&r->win, end, spare(r));
@@ -524,6 +526,19 @@ int reader_new(struct node *n, const struct attr *version, struct reader **ret)
 	return 0;
 }
 
+int reader_new_after_pages(struct node *n, const struct attr *version, int64_t since_ms,
+			   struct reader **ret)
+{
+	int e = reader_new(n, version, ret);
+
+	if (e < 0)
+		return e;
+	(*ret)->touched = (*ret)->pages = true;
+	(*ret)->last.end = version->size;
+	(*ret)->handed_ms = since_ms;
+	return 0;
+}
+
 int reader_new_with(struct node *n, const struct attr *version, const char *bytes,
 		    uint64_t handed_out, struct reader **ret)
 {
@@ -573,6 +588,8 @@ void reader_read(struct reader *r, struct read_op *op)
 	reader_enter(r);
 	reader_look(r, op);
 	DL_APPEND(r->waiting, op);
+	if (reader_is_lost(r))
+		reader_fail_waiting(r, -ESTALE);
 	reader_pump(r);
 	reader_leave(r);
 }

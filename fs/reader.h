@@ -19,6 +19,10 @@ struct reader;
  * beginning as far as memory allows.
  */
 int reader_new(struct node *n, const struct attr *version, struct reader **ret) MUST_CHECK;
+/* The same for one who was served by the kernel so far, which had pages of the version, since then.
+ */
+int reader_new_after_pages(struct node *n, const struct attr *version, int64_t since_ms,
+			   struct reader **ret) MUST_CHECK;
 /*
  * The same with the bytes of the version, all of them, of which those up to handed_out were handed
  * out: for one who was served otherwise so far.
@@ -38,7 +42,8 @@ void reader_free(struct reader *r);
  *    end (tail -f): the new one is taken;
  *  - it only grew, and the bytes just before are still the same: likewise;
  *  - it was changed in place, and the last read went to its end, or this one begins at
- *    its start: likewise, as whoever reads it again wants to see that;
+ *    its start: likewise, as whoever reads it again wants to see that; but for a moment after
+ *    that last read -ESTALE, as it may be the same pass, which would end with bytes of another;
  *  - otherwise -ESTALE, from then on.
  */
 void reader_read(struct reader *r, struct read_op *op);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "clock.h"
 #include "notifier.h"
 #include "reader_i.h"
 
@@ -106,20 +107,40 @@ static void believe(struct reader *r)
 		reader_jump_answer(j);
 }
 
-/* Before he gets a byte of it the kernel must not be sure of where the other one ended. */
+/*
+ * Before he gets a byte of a longer one the kernel must not be sure of where the other one ended.
+ * Of a shorter one it learns that from the answer, if it is told nothing else meanwhile.
+ */
 static void adopt(struct reader *r, const struct attr *now, bool keep_bytes)
 {
-	if (now->size != r->version.size)
+	if (now->size > r->version.size)
 		notify_attr_now(r->node->fs, r->node->ino);
 	reader_drop(r, keep_bytes);
 	r->version = *now;
 	r->etag[0] = '\0';
 	r->proven = false;
 	if (!keep_bytes) {
-		r->touched = false;
+		r->touched = r->pages = false;
 		r->doubt = 0;
 		r->first.len = r->last.len = 0;
 	}
+}
+
+bool reader_is_lost(const struct reader *r)
+{
+	return clock_ms() < r->lost_until;
+}
+
+/* It is another one now: for who begins anew, but not for who was going through the old one. */
+static void start_over(struct reader *r, const struct attr *now, bool same_pass)
+{
+	if (same_pass) {
+		r->lost_until = r->handed_ms + PASS_MS;
+		if (reader_is_lost(r))
+			reader_fail_waiting(r, -ESTALE);
+	}
+	if (!r->dead)
+		adopt(r, now, false);
 }
 
 static void judge(struct reader *r, const struct attr *now)
@@ -138,23 +159,23 @@ static void judge(struct reader *r, const struct attr *now)
 		believe(r);
 		return;
 	}
-	if (S_ISREG(now->mode) && (!r->touched || all_wait_behind(r))) {
+	if (S_ISREG(now->mode) && (!r->touched || (all_wait_behind(r) && !has_grown(was, now)))) {
 		bool grown = has_grown(was, now);
 
 		/* After some of these nobody knows whether it ever stands still. */
 		r->growing = grown && (r->growing || r->changes >= 2);
-		adopt(r, now, grown && r->touched);
+		adopt(r, now, false);
 	} else if (has_grown(was, now)) {
 		r->growing = true;
 		r->anew = begins_anew(r);
 		adopt(r, now, true);
-		r->doubt = DOUBT_ALL;
+		r->doubt = r->pages ? 0 : DOUBT_ALL;
 	} else if (was_renamed(was, now)) {
 		r->anew = begins_anew(r);
 		adopt(r, now, true);
-		r->doubt = DOUBT_ALL;
+		r->doubt = r->pages ? 0 : DOUBT_ALL;
 	} else if (S_ISREG(now->mode) && same_file(was, now) && begins_anew(r)) {
-		adopt(r, now, false);
+		start_over(r, now, r->pages);
 	} else {
 		r->stale = true;
 	}
@@ -165,7 +186,7 @@ void reader_differs(struct reader *r)
 	struct attr now = r->version;
 
 	if (r->anew)
-		adopt(r, &now, false);
+		start_over(r, &now, true);
 	else
 		r->stale = true;
 }

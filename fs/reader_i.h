@@ -15,6 +15,7 @@ enum {
 	IDLE_MS = 3000,      /* then a stream that nobody reads is ended */
 	IDLE_SHORT_MS = 100, /* when memory is short */
 	ERROR_MS = 2000,     /* so long a failure answers whoever asks again */
+	PASS_MS = 100,       /* who asks again so soon is still going through the file once */
 };
 
 struct keep {
@@ -48,6 +49,7 @@ struct reader {
 	/* which version */
 	struct attr version;
 	bool touched; /* bytes of it were handed out */
+	bool pages;   /* not by us: the kernel had some */
 	bool proven;  /* all that is held is of it, up to its end */
 	bool growing; /* it changes too fast for strict fetches */
 	/* It grew: whether these samples of what was handed out are still so is to be seen. */
@@ -55,6 +57,7 @@ struct reader {
 	bool anew; /* if they are not, nobody minds: it is read from the start, or was to the end */
 	bool suspect;        /* the node was seen as another: serve nothing */
 	bool stale;          /* it is lost */
+	int64_t lost_until;  /* it was lost to whoever was going through it: until then */
 	bool kept;           /* all is here: the sandbox is not asked any more */
 	unsigned changes;    /* of the version, since bytes were handed out */
 	struct check *check; /* somebody looks at the file */
@@ -84,7 +87,8 @@ struct reader {
 	int64_t error_until;
 	ev_timer idle;
 	int64_t used_ms;
-	bool idles; /* nobody waits, and something is held: in fs->idlers */
+	int64_t handed_ms; /* when bytes were handed out last */
+	bool idles;        /* nobody waits, and something is held: in fs->idlers */
 	struct reader *prev_idle, *next_idle;
 
 	unsigned depth; /* inside callbacks of others: not to be freed */
@@ -148,6 +152,8 @@ void reader_look(struct reader *r, const struct read_op *op);
 void reader_check_leave(struct reader *r);
 /* Something ended with -ESTALE. */
 void reader_changed(struct reader *r);
+/* Whoever is going through the old version cannot go on: for a moment nothing is served. */
+bool reader_is_lost(const struct reader *r);
 /* What was handed out is not what the version that was taken has. */
 void reader_differs(struct reader *r);
 /* The node was seen as another version, and not only longer. */

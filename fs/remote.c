@@ -5,6 +5,7 @@
 #include "remote.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "clock.h"
 #include "staging.h"
@@ -67,6 +68,7 @@ static void finish(struct remote *r, int err, char *message)
 	struct thread *t = r->thread;
 	bool leased = r->leased;
 
+	t->fs->under_way--;
 	t->fs->totals.remote++;
 	if (err < 0)
 		t->fs->totals.remote_failed++;
@@ -277,6 +279,7 @@ void remote_begin(struct remote *r, struct thread *t,
 		  void (*start)(struct remote *r, struct sandbox *sb),
 		  void (*done)(struct remote *r, int err))
 {
+	t->fs->under_way++;
 	r->thread = thread_ref(t);
 	r->start = start;
 	r->done = done;
@@ -305,6 +308,16 @@ static void do_fail(struct job *job)
 
 	r->call.error = r->fail_error;
 	on_called(&r->call);
+}
+
+char *remote_path(struct remote *r, struct sandbox *sb, const char *rel)
+{
+	char *path;
+
+	if (rel && asprintf(&path, "%s/%s", sandbox_root(sb), rel) >= 0)
+		return path;
+	remote_fail(r, -ENOMEM);
+	return NULL;
 }
 
 void remote_fail(struct remote *r, int err)

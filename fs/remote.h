@@ -51,6 +51,9 @@ void remote_begin(struct remote *r, struct thread *t,
 		  void (*done)(struct remote *r, int err));
 /* In start(), in place of an operation: it ends with this error. */
 void remote_fail(struct remote *r, int err);
+/* In start(): the path in the sandbox of what is `rel` below the thread's root (NULL: there was no
+ * memory for that), for the caller to free. NULL: remote_fail() was called. */
+char *remote_path(struct remote *r, struct sandbox *sb, const char *rel);
 /* done() comes soon, with -ECANCELED unless it ended otherwise. Harmless when idle. */
 void remote_cancel(struct remote *r);
 static inline bool remote_is_busy(const struct remote *r)

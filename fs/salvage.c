@@ -263,16 +263,13 @@ void salvage_ended(struct salvage *v, int err, const char *message)
 	struct thread *t = v->thread;
 
 	fs->staging->running--;
-	if (v->unwanted) {
-		DL_DELETE(fs->staging->salvage, v);
-		v->thread = NULL;
-		free_salvage(v);
-	} else if (err < 0) {
+	if (err < 0 && !v->unwanted) {
 		note_failure(v, err, message);
 		if (!v->resting)
 			v->thread = NULL;
 	} else {
-		thread_info(t, "what was written before is in the sandbox now");
+		if (!v->unwanted)
+			thread_info(t, "what was written before is in the sandbox now");
 		DL_DELETE(fs->staging->salvage, v);
 		v->thread = NULL;
 		free_salvage(v);
@@ -351,6 +348,14 @@ int salvage_discard(struct fs *fs, const char *name)
 
 /* ---- names go and move ---- */
 
+/* The place of a name, if anything waits at all: mostly nothing does. */
+static char *place_to_look(const struct node *dir, const char *name)
+{
+	const struct staging *g = dir->fs->staging;
+
+	return g && g->salvage ? node_place(dir, name) : NULL;
+}
+
 /* Whether it is that name or, with below, one in it. */
 static bool is_of(const struct salvage *v, const struct thread *t, const char *path, bool below)
 {
@@ -360,44 +365,50 @@ static bool is_of(const struct salvage *v, const struct thread *t, const char *p
 	       (v->rec.path[len] == '\0' || (below && v->rec.path[len] == '/'));
 }
 
-void salvage_hold(struct thread *t, const char *path)
+void salvage_hold(const struct node *dir, const char *name)
 {
+	char *path CLEANUP_FREE = place_to_look(dir, name);
 	struct salvage *v;
 
-	if (!t->fs->staging)
+	if (!path)
 		return;
-	DL_FOREACH (t->fs->staging->salvage, v)
-		if (v->state == SALVAGE_RUNS && is_of(v, t, path, true))
+	DL_FOREACH (dir->fs->staging->salvage, v)
+		if (v->state == SALVAGE_RUNS && is_of(v, dir->thread, path, true))
 			remote_cancel(&v->r);
 }
 
-void salvage_removed(struct thread *t, const char *path)
+void salvage_removed(const struct node *dir, const char *name)
 {
+	char *path CLEANUP_FREE = place_to_look(dir, name);
 	struct salvage *v, *next;
 
-	if (!t->fs->staging)
+	if (!path)
 		return;
-	DL_FOREACH_SAFE (t->fs->staging->salvage, v, next) {
-		if (!is_of(v, t, path, false))
+	DL_FOREACH_SAFE (dir->fs->staging->salvage, v, next) {
+		if (!is_of(v, dir->thread, path, false))
 			continue;
-		thread_info(t, "what was to be uploaded to a file is dropped, as that was removed");
+		thread_info(dir->thread,
+			    "what was to be uploaded to a file is dropped, as that was removed");
 		v->unwanted = true;
 		if (v->state != SALVAGE_RUNS)
 			drop(v);
 	}
 }
 
-void salvage_moved(struct thread *t, const char *from, const char *to)
+void salvage_moved(const struct node *dir, const char *name, const struct node *to_dir,
+		   const char *to_name)
 {
+	char *from CLEANUP_FREE = place_to_look(dir, name);
+	char *to CLEANUP_FREE = from ? node_place(to_dir, to_name) : NULL;
 	struct salvage *v;
 	bool changed;
 
-	if (!t->fs->staging)
+	if (!to)
 		return;
-	DL_FOREACH (t->fs->staging->salvage, v) {
+	DL_FOREACH (dir->fs->staging->salvage, v) {
 		char *path;
 
-		if (!is_of(v, t, from, true) ||
+		if (!is_of(v, dir->thread, from, true) ||
 		    asprintf(&path, "%s%s", to, v->rec.path + strlen(from)) < 0)
 			continue;
 		free(v->rec.path);

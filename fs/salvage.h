@@ -41,12 +41,13 @@ void salvage_wake(struct thread *t);
 void salvage_retry(struct fs *fs);
 int salvage_discard(struct fs *fs, const char *name) MUST_CHECK;
 /*
- * Somebody is about to take the name away, and has: what was to go there goes with it. Or it, with
+ * Somebody is about to take a name away, and has: what was to go there goes with it. Or it, with
  * all that is below it, has another name. What is under way there is stopped first.
  */
-void salvage_hold(struct thread *t, const char *path);
-void salvage_removed(struct thread *t, const char *path);
-void salvage_moved(struct thread *t, const char *from, const char *to);
+void salvage_hold(const struct node *dir, const char *name);
+void salvage_removed(const struct node *dir, const char *name);
+void salvage_moved(const struct node *dir, const char *name, const struct node *to_dir,
+		   const char *to_name);
 /* Whether one is on its way to this very file: nothing else should be. */
 bool salvage_is_at(const struct node *n);
 

@@ -35,17 +35,6 @@ static void request(struct salvage *v, void (*start)(struct remote *r, struct sa
 	remote_begin(&v->r, v->thread, start, done);
 }
 
-/* In start(): the path in the sandbox, for the caller to free; NULL: r has failed. */
-static char *path_in(struct remote *r, struct sandbox *sb)
-{
-	char *path;
-
-	if (of(r)->path && asprintf(&path, "%s/%s", sandbox_root(sb), of(r)->path) >= 0)
-		return path;
-	remote_fail(r, -ENOMEM);
-	return NULL;
-}
-
 /* ---- the end: is it there, with its size? ---- */
 
 /* Whoever has looked before may have seen something else: as if the sandbox told of it. */
@@ -61,7 +50,7 @@ static void tell(struct salvage *v)
 
 static void start_look(struct remote *r, struct sandbox *sb)
 {
-	char *path CLEANUP_FREE = path_in(r, sb);
+	char *path CLEANUP_FREE = remote_path(r, sb, of(r)->path);
 
 	if (path)
 		sandbox_lstat(sb, &r->call, path, &of(r)->seen);
@@ -87,7 +76,7 @@ static void prove(struct salvage *v)
 
 static void start_utimens(struct remote *r, struct sandbox *sb)
 {
-	char *path CLEANUP_FREE = path_in(r, sb);
+	char *path CLEANUP_FREE = remote_path(r, sb, of(r)->path);
 
 	if (path)
 		sandbox_utimens(
@@ -128,7 +117,7 @@ static void rewind_content(void *ctx)
 static void start_upload(struct remote *r, struct sandbox *sb)
 {
 	struct salvage *v = of(r);
-	char *path CLEANUP_FREE = path_in(r, sb);
+	char *path CLEANUP_FREE = remote_path(r, sb, of(r)->path);
 	bool over = !v->conflict && v->seen.mode != 0;
 	struct upload how = { .size = (int64_t)(v->spool.bytes - v->from),
 			      .mode = v->rec.mode,
@@ -232,7 +221,7 @@ static int put_base(void *ctx, const void *bytes, size_t len)
 static void start_fill(struct remote *r, struct sandbox *sb)
 {
 	struct salvage *v = of(r);
-	char *path CLEANUP_FREE = path_in(r, sb);
+	char *path CLEANUP_FREE = remote_path(r, sb, of(r)->path);
 	struct download how = { .data = put_base, .ctx = v, .expect = &v->seen };
 
 	if (!path)
@@ -262,7 +251,7 @@ static void append(struct salvage *v);
 static void start_append(struct remote *r, struct sandbox *sb)
 {
 	struct salvage *v = of(r);
-	char *path CLEANUP_FREE = path_in(r, sb);
+	char *path CLEANUP_FREE = remote_path(r, sb, of(r)->path);
 
 	if (path)
 		sandbox_append(sb, &r->call, path, v->piece, MIN(PIECE, v->spool.bytes - v->at));
@@ -318,7 +307,7 @@ static int compare(void *ctx, const void *bytes, size_t len)
 static void start_compare(struct remote *r, struct sandbox *sb)
 {
 	struct salvage *v = of(r);
-	char *path CLEANUP_FREE = path_in(r, sb);
+	char *path CLEANUP_FREE = remote_path(r, sb, of(r)->path);
 	struct download how = { .offset = v->seen.size - v->compared,
 				.length = v->compared,
 				.data = compare,

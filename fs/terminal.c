@@ -7,6 +7,7 @@
 bool terminal_is_screen(void)
 {
 	const char *move;
+	bool can;
 	int err;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
@@ -14,5 +15,7 @@ bool terminal_is_screen(void)
 	if (setupterm(NULL, STDOUT_FILENO, &err) != OK)
 		return false;
 	move = tigetstr("cup");
-	return move && move != (char *)-1;
+	can = move && move != (char *)-1;
+	del_curterm(cur_term); /* newterm() makes its own */
+	return can;
 }

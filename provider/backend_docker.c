@@ -255,8 +255,8 @@ static bool read_item(const struct docker *b, const cJSON *item, struct place *t
 
 static void on_listed(struct question *q)
 {
-	cJSON *list CLEANUP_JSON = question_json(q);
 	struct backend_op *op = q->op;
+	cJSON *list CLEANUP_JSON = question_json(q); /* NULL: q is gone */
 	const cJSON *item;
 	int n;
 

@@ -17,6 +17,7 @@
 #include "embedded_i.h"
 #include "filelock.h"
 #include "ident.h"
+#include "io.h"
 #include "paths.h"
 
 #define PROGRAM "threadfs-sandboxd"
@@ -313,13 +314,7 @@ static int list(struct task *t)
 		cleanup_fd_(&fd);
 		return r == -ENOENT ? 0 : r;
 	}
-	while (r == 0) {
-		errno = 0;
-		e = readdir(dir);
-		if (!e) {
-			r = -errno;
-			break;
-		}
+	while (r == 0 && (e = dir_next(dir, &r))) {
 		if (den_is_id(e->d_name))
 			r = list_one(t, e->d_name);
 	}

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "io.h"
+
 #define LEGACY_USER "default"
 #define DIR_FLAGS   (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 
@@ -268,13 +270,7 @@ static int holds_nothing(int fd, int index)
 		cleanup_fd_(&again);
 		return r;
 	}
-	while (r == 0) {
-		errno = 0;
-		e = readdir(dir);
-		if (!e) {
-			r = -errno;
-			break;
-		}
+	while (r == 0 && (e = dir_next(dir, &r))) {
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
 		    !belongs(index, e->d_name))
 			r = -ENOTEMPTY;

@@ -213,15 +213,9 @@ int registry_read(const char *data, const char *user,
 	names = list(dir);
 	if (!names)
 		return -errno;
-	while (r == 0) {
+	while (r == 0 && (d = dir_next(names, &r))) {
 		struct registry_entry e CLEANUP_ENTRY = { 0 };
 
-		errno = 0;
-		d = readdir(names);
-		if (!d) {
-			r = -errno;
-			break;
-		}
 		if (!is_entry(d->d_name, thread))
 			continue;
 		r = load(dir, user, thread, &e);

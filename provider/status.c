@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "ident.h"
+#include "io.h"
 #include "paths.h"
 #include "provider_i.h"
 #include "registry.h"
@@ -174,13 +175,7 @@ static int add_directories_of(struct names *n, char *dir)
 		return -ENOMEM;
 	if (!dp)
 		return errno == ENOENT ? 0 : -errno;
-	while (r == 0) {
-		errno = 0;
-		d = readdir(dp);
-		if (!d) {
-			r = -errno;
-			break;
-		}
+	while (r == 0 && (d = dir_next(dp, &r))) {
 		if (ident_is_thread(d->d_name) &&
 		    fstatat(dirfd(dp), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    S_ISDIR(st.st_mode))

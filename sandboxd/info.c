@@ -83,10 +83,14 @@ static void write_system(struct jw *w, const struct config *cfg)
 	struct utsname u;
 	struct tm tm;
 	time_t now = time(NULL);
+	char zone[32];
 
 	if (uname(&u) < 0)
 		memset(&u, 0, sizeof(u));
 	localtime_r(&now, &tm);
+	/* A copy: tm_zone is libc's, whose other threads may be in tzset(3). */
+	if (strftime(zone, sizeof(zone), "%Z", &tm) == 0)
+		strcpy(zone, "UTC");
 	jw_key(w, "system");
 	jw_obj(w);
 	jw_kstr(w, "os", u.sysname);
@@ -96,7 +100,7 @@ static void write_system(struct jw *w, const struct config *cfg)
 	jw_kstr(w, "home_dir", cfg->home);
 	if (cfg->dialect != DIALECT_1_0)
 		jw_kstr(w, "workspace", SANDBOX_DATA "/workspace");
-	jw_kstr(w, "timezone", tm.tm_zone ? tm.tm_zone : "UTC");
+	jw_kstr(w, "timezone", zone);
 	jw_key(w, "occupied_ports");
 	jw_arr(w);
 	jw_arr_end(w);

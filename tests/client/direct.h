@@ -13,7 +13,12 @@
 #include "clock.h"
 #include "fixture.h"
 
+/* How long is waited for what is to come. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { PATIENCE_MS = 100000 };
+#else
 enum { PATIENCE_MS = 20000 };
+#endif
 
 static inline size_t direct_write(char *bytes, size_t size, size_t n, void *to)
 {

@@ -99,6 +99,15 @@ static void wait_for(struct fixture *f, const char *name)
 	WAIT_UNTIL(file_exists(fixture_host_path(f, name)));
 }
 
+/* Makes one that the run waits for. */
+static void make_file(struct fixture *f, const char *name)
+{
+	FILE *file = fopen(fixture_host_path(f, name), "we");
+
+	assert_non_null(file);
+	fclose(file);
+}
+
 /* The text with the test's directory for every @. */
 static const char *in_dir(const struct fixture *f, const char *text)
 {
@@ -257,13 +266,10 @@ static void test_output_comes_while_it_runs(void **state)
 	struct said s CLEANUP_SAID = { 0 };
 	char *name = start_text(
 		f, NULL, in_dir(f, "echo one; until [ -e @/go ]; do sleep .05; done; echo two"));
-	FILE *go;
 
 	WAIT_UNTIL(look(f, name, LOOK, &s) || s.out.len);
 	assert_bytes(&s.out, "one\n");
-	go = fopen(fixture_host_path(f, "go"), "we");
-	assert_non_null(go);
-	fclose(go);
+	make_file(f, "go");
 	finish(f, name, &s);
 	assert_bytes(&s.out, "one\ntwo\n");
 }
@@ -420,12 +426,15 @@ static void test_in_order_of_arrival(void **state)
 	enum { N = 12 };
 	struct fixture *f = *state;
 	struct call *calls[N];
+	/* holds the others until all have arrived */
+	char *first = start_text(f, "sh", in_dir(f, "until [ -e @/go ]; do sleep .02; done"));
 	char *names[N] = { 0 }, script[N][40];
+	struct said none CLEANUP_SAID = { 0 };
 	char want[300] = "";
 	struct run_news n;
 
 	for (int i = 0; i < N; i++) {
-		snprintf(script[i], sizeof(script[i]), "sleep .05; x+=' %d'; echo $x", i);
+		snprintf(script[i], sizeof(script[i]), "x+=' %d'; echo $x", i);
 		calls[i] = new_call(30000);
 		sandbox_run_start(f->sb, calls[i],
 				  &(struct run_spec){ .script = script[i],
@@ -438,6 +447,8 @@ static void test_in_order_of_arrival(void **state)
 	OK(sandbox_run_look, names[N - 1], 0, 0, LOOK, 0, &n);
 	assert_false(n.ended);
 	run_news_release(&n);
+	make_file(f, "go");
+	finish(f, first, &none);
 	for (int i = 0; i < N; i++) {
 		struct said s CLEANUP_SAID = { 0 };
 		char line[310];
@@ -605,7 +616,6 @@ static void test_feed_waits_for_its_reader(void **state)
 	char *bytes = calloc(1, PIECE), *name;
 	uint64_t at = 0;
 	char expect[32];
-	FILE *go;
 	int r = 0;
 
 	assert_non_null(bytes);
@@ -618,9 +628,7 @@ static void test_feed_waits_for_its_reader(void **state)
 		at += r == 0 ? PIECE : 0;
 	}
 	assert_int_equal(r, -EAGAIN);
-	go = fopen(fixture_host_path(f, "go"), "we");
-	assert_non_null(go);
-	fclose(go);
+	make_file(f, "go");
 	for (unsigned more = 0; more < 4;) {
 		struct call *c = new_call(30000);
 
@@ -646,12 +654,9 @@ static void test_feed_that_is_not_read(void **state)
 	char *name = start(
 		f, &(struct run_spec){ .script = script, .len = strlen(script), .fed = true });
 	char *other;
-	FILE *go;
 
 	OK(sandbox_run_feed, name, 0, zeroes, sizeof(zeroes), false);
-	go = fopen(fixture_host_path(f, "go"), "we");
-	assert_non_null(go);
-	fclose(go);
+	make_file(f, "go");
 	WAIT_UNTIL(look(f, name, LOOK, &s));
 	assert_int_equal(s.code, 9);
 	FAILS(EPIPE, sandbox_run_feed, name, 0, "x", 1, true);
@@ -681,16 +686,13 @@ static void test_drop(void **state)
 	char *name =
 		start_text(f, NULL, in_dir(f, "until [ -e @/go ]; do sleep .02; done; >@/went"));
 	struct run_news n;
-	FILE *go;
 
 	OK(sandbox_run_drop, name);
 	FAILS(ESRCH, sandbox_run_look, name, 0, 0, 10, 0, &n);
 	FAILS(ESRCH, sandbox_run_kill, name, SIGTERM);
 	FAILS(ESRCH, sandbox_run_feed, name, 0, "x", 1, true);
 	OK(sandbox_run_drop, name);
-	go = fopen(fixture_host_path(f, "go"), "we");
-	assert_non_null(go);
-	fclose(go);
+	make_file(f, "go");
 	wait_for(f, "went");
 	FAILS(EINVAL, sandbox_run_drop, "../../etc");
 	FAILS(EINVAL, sandbox_run_kill, name, SIGUSR1);

@@ -378,7 +378,7 @@ starts_as() {
 	[ "$EUID" = 0 ] || skip "needs root to choose a process id"
 	[ -w /proc/sys/kernel/ns_last_pid ] || skip "the kernel cannot choose process ids"
 	sandboxd_start --dialect 1.9
-	inner=$(pgrep -P "$(pgrep -P "$SANDBOXD_PID")")
+	inner=$(server_of "$SANDBOXD_PID")
 	post exec '{"command":"setsid sleep 60 & echo $$","session_id":"a"}' 200
 	wait_until starts_as "$(j '.data.stdout | rtrimstr("\n")')"
 	post sessions/a/close '' 200

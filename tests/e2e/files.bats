@@ -505,8 +505,8 @@ bad() {
 	done
 }
 
-# slow_lines N: N lines in which every start of $SLOW costs the rest of the line
-SLOW='[a-z0-9]+[.][a-z]{2,}|[A-Z]{3}\d'
+# slow_lines N: N lines in which every start of $COSTLY costs the rest of the line
+COSTLY='[a-z0-9]+[.][a-z]{2,}|[A-Z]{3}\d'
 slow_lines() {
 	local i
 
@@ -520,10 +520,10 @@ slow_lines() {
 	use 1.9
 	slow_lines 1 >"$D/t"
 	CURL_MAX_TIME=20
-	bad 400 search file "$P/t" regex "$SLOW"
+	bad 400 search file "$P/t" regex "$COSTLY"
 	j '.message | contains("too complex")'
-	bad 400 grep path "$P/t" pattern "$SLOW"
-	bad 400 grep path "$P" pattern "$SLOW" multiline :true
+	bad 400 grep path "$P/t" pattern "$COSTLY"
+	bad 400 grep path "$P" pattern "$COSTLY" multiline :true
 }
 
 @test "search and grep end when their clients have gone" {
@@ -533,10 +533,10 @@ slow_lines() {
 	slow_lines 20 >"$D/t"
 	for i in grep search grep search; do
 		if [ $i = grep ]; then
-			i=$(req path "$P" pattern "$SLOW" max_file_size 64M multiline :true)
+			i=$(req path "$P" pattern "$COSTLY" max_file_size 64M multiline :true)
 			i="/v1/file/grep $i"
 		else
-			i="/v1/file/search $(req file "$P/t" regex "$SLOW")"
+			i="/v1/file/search $(req file "$P/t" regex "$COSTLY")"
 		fi
 		curl_sb "${i%% *}" --max-time 0.5 -H 'Content-Type: application/json' -d "${i#* }" \
 			>/dev/null 2>&1 3>&- &
@@ -554,7 +554,7 @@ slow_lines() {
 
 	SANDBOXD_NAME=own sandboxd_start --dialect 1.9 --isolation none
 	slow_lines 20 >"$DATA/t"
-	api POST /v1/file/grep "$(req path "$DATA" pattern "$SLOW" max_file_size 64M)" \
+	api POST /v1/file/grep "$(req path "$DATA" pattern "$COSTLY" max_file_size 64M)" \
 		>/dev/null 2>&1 3>&- &
 	client=$!
 	# 0.2 s of work: it searches

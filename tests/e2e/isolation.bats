@@ -588,7 +588,7 @@ sigterm_body() {
 	need_root
 	sandboxd_start --pid-file "$T/pid"
 	# bwrap is our child, the server its
-	inner=$(pgrep -P "$(pgrep -P "$SANDBOXD_PID")")
+	inner=$(server_of "$SANDBOXD_PID")
 	kill -KILL "$inner"
 	wait_until pid_gone "$SANDBOXD_PID"
 	wait "$SANDBOXD_PID" || rc=$?
@@ -603,7 +603,7 @@ sigterm_body() {
 
 	sandboxd_start
 	start_marked
-	inner=$(pgrep -P "$(pgrep -P "$SANDBOXD_PID")")
+	inner=$(server_of "$SANDBOXD_PID")
 	kill -STOP "$inner"
 	start=${EPOCHREALTIME/[.,]/}
 	kill -TERM "$SANDBOXD_PID"

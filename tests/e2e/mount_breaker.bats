@@ -92,11 +92,12 @@ proxy_mount() {
 	cd "$W" || return 1
 }
 
-# The server itself, behind supervisor and bubblewrap.
-stop_sandbox() {
-	STOPPED=$(pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")")
-	[ -n "$STOPPED" ]
-	kill -STOP "$STOPPED"
+# Stops the sandbox, until that is known.
+stop_until_known() {
+	sandbox true
+	stop_sandbox
+	says ETIMEDOUT outputs/unknown
+	wait_until breaker_is open
 }
 
 @test "refused connections: known once, asked in the background, back by itself" {
@@ -139,13 +140,9 @@ stop_sandbox() {
 	mount_start -o timeout=2
 	thread
 	echo old >outputs/f
-	sandbox true
-	stop_sandbox
-	says ETIMEDOUT outputs/unknown
-	wait_until breaker_is open
+	stop_until_known
 	refuses 30
-	kill -CONT "$STOPPED"
-	STOPPED=
+	cont_sandbox
 	wait_until breaker_is closed
 	[ "$(cat outputs/f)" = old ]
 	[ "$(jq .restarts .ctl/status.json)" = 0 ]
@@ -158,10 +155,7 @@ stop_sandbox() {
 	mount_start -o timeout=2
 	thread
 	echo old >outputs/f
-	sandbox true
-	stop_sandbox
-	says ETIMEDOUT outputs/unknown
-	wait_until breaker_is open
+	stop_until_known
 	kill -KILL "$STOPPED"
 	STOPPED=
 	wait_until grep -qsx old outputs/f
@@ -192,18 +186,12 @@ stop_sandbox() {
 	mount_start -o timeout=2,auto_restart=false
 	thread
 	echo old >outputs/f
-	sandbox true
-	stop_sandbox
-	says ETIMEDOUT outputs/unknown
-	wait_until breaker_is open
+	stop_until_known
 	refuses 3
-	kill -CONT "$STOPPED"
+	cont_sandbox
 	wait_until breaker_is closed
 	[ "$(cat outputs/f)" = old ]
-	sandbox true
-	kill -STOP "$STOPPED"
-	says ETIMEDOUT outputs/unknown
-	wait_until breaker_is open
+	stop_until_known
 	cd /
 	expect_errors
 	mount_stop

@@ -264,6 +264,17 @@ ended() { # PID EXIT-STATUS
 	wait_until runs_not "sleep $MARK"
 }
 
+@test "the mount ends while a command runs and others wait for it" {
+	local i
+
+	for i in 1 2 3; do
+		echo 'sleep 1000' | dd of=.ctl/exec oflag=nonblock status=none
+	done
+	[ "$(cat .ctl/jobs/3/status)" = waiting ]
+	sleep 1.5 # nobody asks: by now the looks are seconds apart
+	mount_stop
+}
+
 @test "a handle for both reads the output of what was written through it" {
 	# somebody else's command in between does not matter
 	"$PYTHON" - <<-'PY'
@@ -371,8 +382,7 @@ event_came() {
 }
 
 @test "transfers shows an upload in flight" {
-	# In front of it is a supervisor, and bubblewrap.
-	STOPPED=$(pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")")
+	STOPPED=$(server_of "$(jq .pid .ctl/status.json)")
 	head -c 20000000 /dev/urandom >"$T/big"
 	# It is opened by who writes it: a copy of the descriptor here would wait at its close.
 	spawn sh -c 'exec 5>uploads/big; : >"$1/opened"

@@ -116,6 +116,56 @@ shows() {
 	wait_until shows workspace/x/a3 1,11
 }
 
+# changes_under FROM TO: somebody asks for a file of FROM bytes, and before he is answered it has TO
+# others. He gets all of one version, or an error.
+changes_under() {
+	head -c "$1" /dev/zero | tr '\0' o >"$H/under"
+	wait_until cmp -s workspace/under "$H/under"
+	STOPPED=$(server_of "$(jq .pid .ctl/status.json)")
+	"$PYTHON" - workspace/under "$H/under" "$STOPPED" "$1" "$2" <<-'PY'
+		import errno, os, signal, sys, threading, time
+		path, host, server, old, new = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+		fd = os.open(path, os.O_RDONLY)
+		os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+		os.kill(server, signal.SIGSTOP)
+		got = bytearray()
+		def read():
+		    try:
+		        while piece := os.read(fd, 1 << 20):
+		            got.extend(piece)
+		    except OSError as e:
+		        assert e.errno == errno.ESTALE, e
+		        got[:] = b"n" * new
+		t = threading.Thread(target=read)
+		t.start()
+		time.sleep(0.3)
+		with open(host, "r+b") as f:
+		    f.truncate(0)
+		    f.write(b"n" * new)
+		os.kill(server, signal.SIGCONT)
+		t.join()
+		assert got in (b"o" * old, b"n" * new), (len(got), {chr(c): got.count(c) for c in set(got)})
+	PY
+	STOPPED=
+}
+
+@test "a file that changes before a read is answered is read as one of both" {
+	start -o linger=600
+	for sizes in "120000 5000" "5000 120000" "120000 9000" "9000 9100" "300 70000" "400000 200000"; do
+		# shellcheck disable=SC2086 # two words
+		set -- $sizes
+		changes_under "$1" "$2"
+	done
+}
+
+@test "a file that is replaced all the time: never bytes that nobody wrote" {
+	start -o linger=600
+	echo >workspace/replaced
+	"$PYTHON" "$(cd "$BATS_TEST_DIRNAME" && pwd)/replaced_test.py" workspace/replaced "$H/replaced" \
+		"${REPLACED_SECONDS:-5}" >"$T/replaced" 3>&- || { cat "$T/replaced"; return 1; }
+	sed 's/^/# /' "$T/replaced" >&3
+}
+
 @test "changes by a command that still runs" {
 	start
 	mkdir workspace/d

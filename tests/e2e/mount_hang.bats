@@ -29,18 +29,6 @@ waiting() {
 	[ "$(jq .totals.waiting "$M/.ctl/status.json")" -ge "$1" ]
 }
 
-# The server itself: in front of it are a supervisor and bubblewrap.
-stop_sandbox() {
-	STOPPED=$(pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")")
-	[ -n "$STOPPED" ]
-	kill -STOP "$STOPPED"
-}
-
-cont_sandbox() {
-	kill -CONT "$STOPPED"
-	STOPPED=
-}
-
 # hold NAME DIR: $HELD[NAME] is a path to DIR that needs no lookup. Those who look up
 # one name together wait for each other in the kernel, where nobody can interrupt them.
 hold() {
@@ -189,7 +177,7 @@ works_again() {
 	thread
 	sandbox 'truncate -s 300000000 outputs/large'
 	echo old >outputs/f
-	STOPPED=$(pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")")
+	STOPPED=$(server_of "$(jq .pid .ctl/status.json)")
 	"$PYTHON" - "$STOPPED" <<-'PY'
 		import errno, os, signal, sys
 		server = int(sys.argv[1])

@@ -65,7 +65,7 @@ quiet() {
 }
 
 @test "a cold walk takes a handful of requests, a warm one none" {
-	wait_for 20 watch_settled
+	wait_until watch_settled
 	make_tree 30 20
 	no_watch && skip "no watch: nothing lasts"
 	settled
@@ -87,7 +87,7 @@ quiet() {
 }
 
 @test "what is near the root is known before anybody asks" {
-	wait_for 20 watch_settled
+	wait_until watch_settled
 	sandbox 'mkdir -p workspace/a/b; touch workspace/a/b/c workspace/a/f; ln -s f workspace/a/l'
 	no_watch && skip "no watch: nothing lasts"
 	settled
@@ -95,9 +95,9 @@ quiet() {
 	mount_stop
 	mount_start
 	quiet ls "$W/uploads"
-	wait_for 20 watched
+	wait_until watched
 	asked() { [ "$(count prefetches)" -ge 1 ]; }
-	wait_for 20 asked
+	wait_until asked
 	quiet ls "$W/workspace" # shares it, if it is still under way
 	look() {
 		quiet ls -l "$W/workspace"
@@ -110,12 +110,12 @@ quiet() {
 	# and changes are seen as ever
 	sandbox 'mv workspace/a/f workspace/a/g; rm -r workspace/a/b; mkdir workspace/a/new'
 	gone() { [ ! -e "$W/workspace/a/f" ] && [ ! -e "$W/workspace/a/b" ]; }
-	wait_for 5 gone
+	wait_until gone
 	same "$(ls "$W/workspace/a" | tr '\n' ' ')" "g l new "
 }
 
 @test "a directory brings what is in the few that it has" {
-	wait_for 20 watch_settled
+	wait_until watch_settled
 	sandbox 'cd workspace; mkdir -p p/q/{x,y}/z; touch p/q/{x,y}/{1,2,3} p/q/x/z/4; mkdir p/q/empty'
 	no_watch && skip "no watch: nothing lasts"
 	settled
@@ -133,7 +133,7 @@ quiet() {
 }
 
 @test "names and attributes that are known do not reach the daemon" {
-	wait_for 20 watch_settled
+	wait_until watch_settled
 	make_tree 1 300
 	no_watch && skip "no watch: nothing lasts"
 	settled
@@ -157,7 +157,7 @@ quiet() {
 }
 
 @test "one change leaves what is known of the other names" {
-	wait_for 20 watch_settled
+	wait_until watch_settled
 	make_tree 1 100
 	no_watch && skip "no watch: nothing lasts"
 	settled

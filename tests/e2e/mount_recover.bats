@@ -48,7 +48,7 @@ again() {
 }
 
 server() {
-	pgrep -P "$(pgrep -P "$(jq .pid .ctl/status.json)")"
+	server_of "$(jq .pid .ctl/status.json)"
 }
 
 @test "new, changed, appended to, large and empty files outlive a killed daemon" {

@@ -586,7 +586,7 @@ sys.stdin.read()' "$SOCK" "$@"
 
 # rss_kib: of the server, the only child of the bwrap around it.
 rss_kib() {
-	ps -o rss= -p "$(pgrep -P "$(pgrep -P "$SANDBOXD_PID")")" | tr -d ' '
+	ps -o rss= -p "$(server_of "$SANDBOXD_PID")" | tr -d ' '
 }
 
 @test "streams nobody reads do not hold their commands' outputs" {
@@ -604,7 +604,7 @@ rss_kib() {
 		unread_streams 20 "{$id"'"command":"head -c 9M /dev/zero | tr \\\\0 x","truncate":false}' \
 			<"$T/hold$n" >"$T/held$n" 2>&1 3>&- &
 		exec {hold}>"$T/hold$n"
-		wait_for 60 grep -q held "$T/held$n"
+		wait_for $((60 * SLOW)) grep -q held "$T/held$n"
 		sh_exec 'echo next'
 		gives completed 0 next
 		echo "$id: from $before to $(rss_kib) KiB"

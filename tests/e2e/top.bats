@@ -128,7 +128,6 @@ three_threads() {
 
 @test "more threads than rows are scrolled through" {
 	local i
-	mount_setup
 	for i in {10..49}; do
 		mkdir -p "$T/data/users/default/threads/t$i/user-data"
 	done

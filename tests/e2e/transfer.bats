@@ -876,7 +876,7 @@ drain() {
 	local server
 
 	start aiod
-	server=$(pgrep -P "$(pgrep -P "$SANDBOXD_PID")")
+	server=$(server_of "$SANDBOXD_PID")
 	kill -STOP "$server"
 	python3 -I -S - "$SOCK" >"$T/answer" <<'PY' &
 import socket, sys

@@ -539,6 +539,36 @@ static void test_renamed_when_all_is_here(void **state)
 	close_file(&f);
 }
 
+static void do_open_after_pages(void *ctx)
+{
+	struct file *f = ctx;
+
+	f->error = reader_new_after_pages(f->node, &f->node->attr, 0, &f->reader);
+}
+
+/* The kernel had pages of it: what is compared is what was handed out here. */
+static void test_renamed_after_pages(void **state)
+{
+	struct fsrig *r = *state;
+	struct file f = { .rig = r };
+	char to[4096];
+	bool good;
+
+	make_file(r, "a", 250 * KIB, 1);
+	f.node = fsrig_node(r, "a");
+	fsrig_run(r, do_open_after_pages, &f);
+	assert_int_equal(f.error, 0);
+	for (mode_t mode = 0600; mode <= 0640; mode += 040) {
+		assert_int_equal(read_at(&f, to, 4096, 80 * KIB), 4096);
+		assert_true(is_content(to, 4096, 80 * KIB, 1));
+		assert_int_equal(chmod(fsrig_host_path(r, "a"), mode), 0);
+		assert_int_equal(fsrig_lstat(r, f.node), 0);
+		assert_int_equal(read_through(&f, 200 * KIB, 1, &good), 50 * KIB);
+		assert_true(good);
+	}
+	close_file(&f);
+}
+
 struct appender {
 	struct fsrig *rig;
 	char path[600];
@@ -1089,6 +1119,7 @@ int main(void)
 		FSRIG_TEST(test_removed),
 		FSRIG_TEST(test_renamed),
 		FSRIG_TEST(test_renamed_when_all_is_here),
+		FSRIG_TEST(test_renamed_after_pages),
 		FSRIG_TEST(test_appended_all_the_time),
 		FSRIG_TEST(test_cut_answers),
 		FSRIG_TEST(test_lies_about_sizes),

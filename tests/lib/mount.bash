@@ -27,7 +27,6 @@
 
 THREADFS=${THREADFS:-$SANDBOXD_ROOT/build/threadfs}
 DIALECT=${DIALECT:-aiod}
-SLOW=$((${SANITIZED:+4} + 1)) # waits are so many times longer
 # The system's own where there is one: a version manager's takes longer to start.
 PYTHON=$(command -v /usr/bin/python3 || command -v python3)
 
@@ -138,6 +137,19 @@ thread() {
 	mkdir "$W" && cd "$W" || return 1
 }
 
+# stop_sandbox, cont_sandbox: the server of the thread that is the working directory stands
+# still ($STOPPED, for the test's teardown), and goes on.
+stop_sandbox() {
+	STOPPED=$(server_of "$(jq .pid .ctl/status.json)")
+	[ -n "$STOPPED" ]
+	kill -STOP "$STOPPED"
+}
+
+cont_sandbox() {
+	kill -CONT "$STOPPED"
+	STOPPED=
+}
+
 # sandbox COMMAND: runs it in the sandbox of $W by its .ctl/exec, and prints its
 # output. Fails as the command does.
 sandbox() {
@@ -198,6 +210,7 @@ mount_ended() {
 		wait "$MOUNT_PID" || rc=$?
 		if [ "$rc" != 0 ]; then
 			echo "threadfs ended with status $rc" >&2
+			mount_log_clean || true # for what it says
 			return 1
 		fi
 	else
@@ -235,15 +248,18 @@ sandbox_processes_() {
 }
 
 # mount_log_clean: fails when the log has lines at error level that nobody expects,
-# or anything has a sanitizer's report.
+# or anything has a sanitizer's report, of which it shows the beginning.
 mount_log_clean() {
-	local bad files=("$LOG" "$M.out")
+	local bad file files=("$LOG" "$M.out")
 
 	[ ! -d "$DATA/logs" ] || files+=("$DATA"/logs/*)
 	bad=$(grep -sE 'Sanitizer|runtime error|[Aa]ssertion' "${files[@]}"
 		grep -shE '^([0-9TZ.:-]+ )?threadfs: error:' "$LOG" "$M.out" | grep -vE -- "$ERRORS_OK") || true
 	[ -n "$bad" ] || return 0
 	echo "suspicious lines in the log: $bad" >&2
+	for file in "${files[@]}"; do
+		grep -sE -A 40 'Sanitizer:|runtime error' "$file" | head -n 60 | cut -c 1-500 >&2
+	done
 	return 1
 }
 

@@ -21,6 +21,7 @@
 
 SANDBOXD_ROOT=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
 SANDBOXD=${SANDBOXD:-$SANDBOXD_ROOT/build/threadfs-sandboxd}
+SLOW=$((${SANITIZED:+4} + 1)) # waits are so many times longer
 
 # sandboxd_setup: makes $T and the bookkeeping of what teardown has to end.
 # To be called first in setup, before anything is started.
@@ -71,7 +72,7 @@ wait_for() {
 # wait_until CMD…: the same with 30 seconds, which only a test that fails needs.
 # Redirections belong into a function or `bash -c`.
 wait_until() {
-	wait_for 30 "$@"
+	wait_for $((30 * SLOW)) "$@"
 }
 
 # pid_gone PID: true once there is no such process (zombies count as gone).
@@ -151,6 +152,12 @@ sandboxd_stop() {
 		return 1
 	fi
 	sandboxd_log_clean
+}
+
+# server_of PID: the server in the sandbox of that process, which is a supervisor with bubblewrap
+# in between.
+server_of() {
+	pgrep -P "$(pgrep -P "$1")"
 }
 
 # sandboxd_log_clean: fails when $SANDBOXD_LOG has suspicious lines.

@@ -336,11 +336,12 @@ static bool file_changed(const char *what, unsigned tries)
 	       memcmp(fsx.other, fsx.model, fsx.size) != 0;
 }
 
-static int append(const char *path, uint64_t len)
+/* Opened, written and closed; -1 with errno. */
+static int write_to(const char *path, int flags, const char *bytes, size_t len)
 {
-	int fd CLEANUP_FD = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	int fd CLEANUP_FD = open(path, O_WRONLY | O_CLOEXEC | flags);
 
-	if (fd < 0 || write(fd, fsx.buffer, len) != (ssize_t)len)
+	if (fd < 0 || write(fd, bytes, len) != (ssize_t)len)
 		return -1;
 	return close(steal_fd(&fd));
 }
@@ -360,7 +361,7 @@ static void do_append(void)
 	fill(len);
 	note("append", fsx.size, len);
 	path_of(path, sizeof(path), fsx.dir);
-	while (append(path, len)) {
+	while (write_to(path, O_APPEND, fsx.buffer, len)) {
 		if (fsx.fd >= 0)
 			fail_errno("append");
 		if (file_changed("append", ++tries))
@@ -582,15 +583,6 @@ static void do_whole(void)
 	check_file(fsx.dir, "the mount's file");
 }
 
-static int command(const char *exec, const char *text, int len)
-{
-	int fd CLEANUP_FD = open(exec, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, text, (size_t)len) != len)
-		return -1;
-	return close(steal_fd(&fd));
-}
-
 /* A program in the sandbox changes the file; what is seen then is what it made. */
 static void do_command(void)
 {
@@ -613,7 +605,7 @@ static void do_command(void)
 			       " conv=notrunc status=none",
 			       fsx.number % 100000000, base, fsx.name, offset);
 	snprintf(path, sizeof(path), "%s/../.ctl/exec", fsx.dir);
-	while (command(path, text, len) && !file_changed("command", ++tries))
+	while (write_to(path, 0, text, (size_t)len) && !file_changed("command", ++tries))
 		;
 	if (resize) {
 		model_resize(size);

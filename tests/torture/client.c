@@ -50,24 +50,25 @@ static void must(const char *what, int r)
 
 /* ---- files, seen from both sides ---- */
 
+/* Good until it is called some more times. */
+static const char *join(const char *where, const char *name)
+{
+	static char paths[8][512];
+	static unsigned next;
+	char *to = paths[next++ % ARRAY_SIZE(paths)];
+
+	snprintf(to, sizeof(paths[0]), "%s/%s", where, name);
+	return to;
+}
+
 static const char *in(const char *name)
 {
-	static char paths[4][512];
-	static unsigned next;
-	char *to = paths[next++ % 4];
-
-	snprintf(to, sizeof(paths[0]), "%s/%s", dir, name);
-	return to;
+	return join(dir, name);
 }
 
 static const char *host(const char *name)
 {
-	static char paths[4][512];
-	static unsigned next;
-	char *to = paths[next++ % 4];
-
-	snprintf(to, sizeof(paths[0]), "%s/%s", host_dir, name);
-	return to;
+	return join(host_dir, name);
 }
 
 static void fill(char *to, size_t len, uint64_t x)
