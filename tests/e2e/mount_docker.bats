@@ -321,6 +321,7 @@ only() {
 	run env DOCKER_HOST=ssh://host "$THREADFS" mount docker: "$T"
 	[[ $output == "threadfs: the engine 'ssh://host': ssh:// is not supported"* ]]
 	chmod 0755 "$T"
+	programs_for_all
 	mkdir -m 0755 "$T/other"
 	chown 65534:65534 "$T/other"
 	run setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$T/other" \

@@ -16,6 +16,7 @@ teardown_file() {
 setup() {
 	[ "$(id -u)" = 0 ] || skip "needs root to be somebody else"
 	mount_setup
+	programs_for_all
 	mkdir "$T/m"
 	chown -R "$USER_ID:$USER_ID" "$T"
 }

@@ -18,6 +18,7 @@ teardown_file() {
 setup() {
 	[ "$(id -u)" = 0 ] || skip "needs root to be two others"
 	mount_setup
+	programs_for_all
 	mkdir "$T/m"
 	# All that he needs to get as far as our own directories.
 	chmod 0711 "$T" "$T/home"

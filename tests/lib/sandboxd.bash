@@ -36,6 +36,20 @@ sandboxd_setup() {
 	unset CURL_TARGET API_KEY
 }
 
+# programs_for_all: an ordinary user has to get at the programs. If they are in somebody's home, where he
+# may not go, $T has copies of them from now on.
+programs_for_all() {
+	local dir=${SANDBOXD%/*} program
+
+	setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$SANDBOXD" && return
+	mkdir "$T/bin"
+	for program in threadfs threadfs-sandboxd threadfs-sandboxd-server; do
+		cp "$dir/$program" "$T/bin/"
+	done
+	SANDBOXD=$T/bin/threadfs-sandboxd
+	THREADFS=$T/bin/threadfs
+}
+
 # sandboxd_teardown: ends what is still running, kindly and then not, prints the
 # logs (bats shows them when the test failed) and removes $T.
 sandboxd_teardown() {
@@ -102,6 +116,7 @@ sandboxd_launch() {
 	chmod 0700 "$T/$name.run"
 	[ "$own_data" = 1 ] || mkdir -p "$DATA"
 	if [ -n "${SANDBOXD_AS:-}" ]; then
+		programs_for_all
 		chown "$SANDBOXD_AS:$SANDBOXD_AS" "$T/$name.run"
 		[ "$own_data" = 1 ] || chown "$SANDBOXD_AS:$SANDBOXD_AS" "$DATA"
 		as=(setpriv --reuid="$SANDBOXD_AS" --regid="$SANDBOXD_AS" --clear-groups)
