@@ -109,10 +109,27 @@ static int probe(struct reader *r)
 
 /* ---- the stream ---- */
 
+/* How far the stream will come for those who wait for it, one behind the other. */
+static uint64_t stream_goal(const struct reader *r)
+{
+	uint64_t goal = r->win.end, before;
+	struct read_op *op;
+
+	do {
+		before = goal;
+		DL_FOREACH (r->waiting, op) {
+			if (op->offset >= r->win.start && op->offset <= goal + REACH &&
+			    !reader_jump_of(r, op))
+				goal = MAX(goal, reader_end_of(r, op));
+		}
+	} while (goal != before);
+	return MIN(goal, r->win.end + GOAL_MAX);
+}
+
 bool reader_is_near(const struct reader *r, const struct read_op *op)
 {
 	return r->stream && !r->spooling && op->offset >= r->win.start &&
-	       op->offset <= r->win.end + REACH;
+	       (op->offset <= r->win.end + REACH || op->offset <= stream_goal(r) + REACH);
 }
 
 /* Whether the window should take more. */

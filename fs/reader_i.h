@@ -8,7 +8,8 @@
 
 enum {
 	SMALL_FILE = 128 * 1024, /* fetched as a whole when it is opened */
-	REACH = 512 * 1024,      /* so far ahead of a stream a read waits for it */
+	REACH = 512 * 1024,      /* so far ahead of a stream, or of others who wait, a read waits for it */
+	GOAL_MAX = 8 * REACH,    /* they wait no further ahead of it than that and REACH */
 	JUMPS_MAX = 16,
 	SAMPLE_MAX = 4096,
 	CHANGES_MAX = 8,
