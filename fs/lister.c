@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -17,8 +18,8 @@ enum {
 	TREES_MAX = 500, /* names in one request */
 	TREES_BYTES = 20000,
 	NEAR_DEPTH = 2, /* levels that come with a directory */
-	PREFETCH_DEPTH = 3,
-	PREFETCH_MAX = 2048,
+	PREFETCH_DEPTH = 8, /* a repository in the workspace, with its branches */
+	PREFETCH_MAX = 4096,
 };
 
 /* One request. */
@@ -474,7 +475,8 @@ static bool is_walk(const struct trip *t)
 		return false;
 	return (t->reads && now - l->read_ms < WALK_MS) ||
 	       (th->walk.parent == above->ino && th->walk.row >= WALK_ROW &&
-		now - th->walk.ms < WALK_MS) ||
+		now - th->walk.ms < WALK_MS &&
+		(t->reads || strcmp(n->name, th->walk.name) > 0)) ||
 	       (t->reads && now - th->walk.told_ms < WALK_MS);
 }
 
@@ -584,16 +586,22 @@ static void no_memory(struct trip *t, int err)
 	t->listed(t, err, NULL);
 }
 
-/* A directory is asked for. */
-static void count_in_row(struct thread *t, fuse_ino_t parent)
+/* A directory is asked for. Who looks names up walks if he goes by name; else he goes here and there. */
+static void count_in_row(const struct trip *trip)
 {
+	const struct node *n = trip->node;
+	struct thread *t = n->thread;
+	fuse_ino_t parent = n->parent ? n->parent->ino : 0;
+	const char *name = n->parent ? n->name : "";
 	int64_t now = clock_ms();
 
-	if (t->walk.parent != parent || now - t->walk.ms >= WALK_MS)
+	if (t->walk.parent != parent || now - t->walk.ms >= WALK_MS ||
+	    (!trip->reads && strcmp(name, t->walk.name) < 0))
 		t->walk.row = 0;
 	t->walk.row++;
 	t->walk.parent = parent;
 	t->walk.ms = now;
+	snprintf(t->walk.name, sizeof(t->walk.name), "%s", name);
 }
 
 /* What is in a few directories costs little on the way. Unless it is known that there are a few it
@@ -638,7 +646,7 @@ static void begin(struct trip *t, bool walks)
 			th->walk.spell = 0;
 	}
 	q->reads = t->reads;
-	count_in_row(th, t->node->parent ? t->node->parent->ino : 0);
+	count_in_row(t);
 	DL_APPEND(q->waiters, t);
 	DL_APPEND(th->listers, q);
 	q->asked = node_moment(th);

@@ -4,10 +4,10 @@
  * request brings what he will want next, too: the directory, the siblings after
  * it, and all that is below them, as far as WALK_MAX entries go. A walk is: a
  * directory is read right after the one that it is in was read, or is wanted
- * right after two of its siblings were. A single ls is none, nor are two. As a command costs more
- * than many names, a directory with a few others in it brings what is in these, unless they are
- * large, and the first request to a sandbox that is watched is for what is near its root. Loop
- * thread only.
+ * right after two of its siblings were (by who only looks names up: in the order of their names). A
+ * single ls is none, nor are two. As a command costs more than many names, a directory with a few
+ * others in it brings what is in these, unless they are large, and the first request to a sandbox
+ * that is watched is for what is near its root. Loop thread only.
  */
 #pragma once
 

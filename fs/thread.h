@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <limits.h>
+
 #include "fs.h"
 #include "hash.h"
 #include "transfer.h"
@@ -50,6 +52,7 @@ struct thread {
 	struct lister *listers;    /* lister.h: what is being asked for */
 	struct {                   /* lister.h: whether somebody walks through the tree */
 		fuse_ino_t parent; /* of the directory that was asked for last */
+		char name[NAME_MAX + 1]; /* its own */
 		int64_t ms;        /* when */
 		unsigned row;      /* so many of that parent, one after the other */
 		int64_t told_ms;   /* when something was had from what a walk brought */
