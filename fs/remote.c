@@ -101,11 +101,16 @@ static bool was_not_sent(int err)
 
 /*
  * A server that goes down ends its commands and breaks off its answers, which is
- * -EIO; so may be what is wrong with the file.
+ * -EIO, or -EBADMSG if where it broke off could be an end; so may be what is wrong with the file.
  */
+static bool is_broken(int err)
+{
+	return err == -EIO || err == -EBADMSG;
+}
+
 static int means_death(int err)
 {
-	return err == -EIO ? -ECONNABORTED : err;
+	return is_broken(err) ? -ECONNABORTED : err;
 }
 
 /* A time that is over is over. */
@@ -115,7 +120,7 @@ static bool may_retry(const struct remote *r, int err)
 
 	if (r->quiet || r->cancelled || err == -ETIMEDOUT || (r->once && !was_not_sent(err)))
 		return false;
-	if (err == -EIO && r->retries >= RETRIES_BROKEN)
+	if (is_broken(err) && r->retries >= RETRIES_BROKEN)
 		return false;
 	return r->retries == 0 || (r->retries < RETRIES_MOST && clock_ms() - r->began_ms < limit);
 }

@@ -668,6 +668,27 @@ static void test_cut_answers(void **state)
 	close_file(&f);
 }
 
+/* A server that goes down may end its answer about a file anywhere: that is no word on the file. */
+static void test_cut_look(void **state)
+{
+	struct fsrig *r = *state;
+	const char *route = has_ranges(r) ? "/v1/bash/exec" : "/v1/shell/exec";
+	struct file f;
+
+	make_file(r, "a", 1000, 1);
+	open_file(r, &f, "a");
+	ROGUE_ADD(r->f->rogue, .path = route, .action = ROGUE_REPLACE, .times = 1,
+		  .reply = { .body = "{\"success\":true,\"da", .until_close = true });
+	assert_int_equal(fsrig_lstat(r, f.node), 0);
+	/* but who never says anything else is not asked for ever */
+	ROGUE_ADD(r->f->rogue, .path = route, .action = ROGUE_REPLACE,
+		  .reply = { .body = "{\"success\":true,\"da", .until_close = true });
+	assert_int_equal(fsrig_lstat(r, f.node), -EBADMSG);
+	rogue_clear(r->f->rogue);
+	assert_int_equal(fsrig_lstat(r, f.node), 0);
+	close_file(&f);
+}
+
 static void test_lies_about_sizes(void **state)
 {
 	struct fsrig *r = *state;
@@ -1119,6 +1140,7 @@ int main(void)
 		FSRIG_TEST(test_renamed_after_pages),
 		FSRIG_TEST(test_appended_all_the_time),
 		FSRIG_TEST(test_cut_answers),
+		FSRIG_TEST(test_cut_look),
 		FSRIG_TEST(test_lies_about_sizes),
 		FSRIG_TEST(test_many_open_files),
 		FSRIG_TEST(test_memory_is_kept_to),
