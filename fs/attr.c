@@ -366,6 +366,10 @@ void sandbox_op_setattr(fuse_req_t req, struct node *n, const struct stat *st, i
 		time_to_set(st, to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, &st->st_atim);
 	t->times[1] =
 		time_to_set(st, to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, &st->st_mtim);
+	/* That who wrote it has closed it we hear later: what is done to its name then must not
+	 * wait for another close, which never comes. */
+	if (!h)
+		file_unstage(n);
 	/* Only a hint that there is a writer; it lives as long as its open file. */
 	t->priv = h && h->writes ? h : NULL;
 	if (n->stage && (to_set & FUSE_SET_ATTR_MTIME_NOW))

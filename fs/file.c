@@ -41,22 +41,12 @@ static struct handle *handle_new(struct node *n, int flags)
 	return h;
 }
 
-/* The stage has done its work when nobody writes any more and all is in the sandbox. */
-static void drop_stage(struct node *n)
+void file_unstage(struct node *n)
 {
 	struct handle *h;
 
-	if (!n->stage || n->writers > 0)
-		return;
-	if (!n->handles) {
-		if (stage_is_clean(n->stage))
-			stage_free(n->stage);
-		else
-			stage_abandon(n->stage);
-		return;
-	}
 	/* An unlinked one is all that its readers have. */
-	if (!stage_is_clean(n->stage) || !n->parent)
+	if (!n->stage || !stage_is_clean(n->stage) || !n->parent || n->unborn)
 		return;
 	DL_FOREACH (n->handles, h) {
 		if (h->reading > 0)
@@ -65,6 +55,19 @@ static void drop_stage(struct node *n)
 	stage_free(n->stage);
 	DL_FOREACH (n->handles, h)
 		h->reader_old = true;
+}
+
+/* The stage has done its work when nobody writes any more and all is in the sandbox. */
+static void drop_stage(struct node *n)
+{
+	if (!n->stage || n->writers > 0)
+		return;
+	if (n->handles)
+		file_unstage(n);
+	else if (stage_is_clean(n->stage))
+		stage_free(n->stage);
+	else
+		stage_abandon(n->stage);
 }
 
 static void handle_free(struct handle *h)
@@ -448,6 +451,7 @@ struct reading {
 	struct read_op op;
 	struct handle *handle;
 	bool direct; /* past the kernel's pages */
+	int64_t asked_ms;
 	enum { OF_STAGE, OF_CONTENT, OF_READER } asked;
 	struct content *content; /* counted, if asked */
 };
@@ -478,8 +482,8 @@ static void tell_if_longer(struct node *n)
  * The kernel takes a short answer for the file's end, and zeros for what it thought there was
  * behind; but if it was told of a change since it asked it does not believe the end, only the
  * zeros. So if it asked in the belief that the file is longer it is refused: what it asked for
- * was to be read ahead, and it asks again page by page, each answered at once. If it was told
- * something just now even that is refused, and whoever reads gets the error.
+ * was to be read ahead, and it asks again page by page. If it was told something since then, or
+ * just before, even that is refused, and whoever reads gets the error.
  */
 static bool is_misled(struct reading *rd, const struct iovec *iov, int count)
 {
@@ -494,7 +498,7 @@ static bool is_misled(struct reading *rd, const struct iovec *iov, int count)
 	believed = MAX(MIN(asked, n->told_size), asked - MIN(asked, PAGE - 1));
 	if (end >= believed)
 		return false;
-	if (rd->op.size > PAGE || clock_ms() - n->noticed_ms < NOTICE_MS)
+	if (rd->op.size > PAGE || n->noticed_ms + NOTICE_MS > rd->asked_ms)
 		return true;
 	n->told_size = end;
 	return false;
@@ -561,6 +565,7 @@ void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t off
 	}
 	rd->handle = h;
 	rd->direct = direct || h->direct_reads;
+	rd->asked_ms = clock_ms();
 	rd->op = (struct read_op){ .offset = offset, .size = size, .done = read_done };
 	parked_init(&rd->parked, n->fs, req, read_interrupted);
 	drop_old_reader(h);

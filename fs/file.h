@@ -30,6 +30,8 @@ struct handle {
 
 /* Makes n->stage for somebody who writes (only appends, if so). 0 if there is one. */
 int file_stage(struct node *n, bool appends) MUST_CHECK;
+/* No stage any more, if all that was written is in the sandbox and nobody waits for a read. */
+void file_unstage(struct node *n);
 /*
  * Before the name of n goes away: what is open stays readable. done(ctx) once,
  * perhaps at once; what could not be had is logged, and lost for its readers.

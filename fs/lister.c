@@ -17,7 +17,7 @@ enum {
 	WALK_ROW = 2,  /* siblings that were asked for in a row; then the next one is part of one */
 	TREES_MAX = 500, /* names in one request */
 	TREES_BYTES = 20000,
-	NEAR_DEPTH = 2, /* levels that come with a directory */
+	NEAR_DEPTH = 2,     /* levels that come with a directory */
 	PREFETCH_DEPTH = 8, /* a repository in the workspace, with its branches */
 	PREFETCH_MAX = 4096,
 };
@@ -475,8 +475,7 @@ static bool is_walk(const struct trip *t)
 		return false;
 	return (t->reads && now - l->read_ms < WALK_MS) ||
 	       (th->walk.parent == above->ino && th->walk.row >= WALK_ROW &&
-		now - th->walk.ms < WALK_MS &&
-		(t->reads || strcmp(n->name, th->walk.name) > 0)) ||
+		now - th->walk.ms < WALK_MS && (t->reads || strcmp(n->name, th->walk.name) > 0)) ||
 	       (t->reads && now - th->walk.told_ms < WALK_MS);
 }
 
@@ -586,7 +585,7 @@ static void no_memory(struct trip *t, int err)
 	t->listed(t, err, NULL);
 }
 
-/* A directory is asked for. Who looks names up walks if he goes by name; else he goes here and there. */
+/* A directory is asked for. Who only looks names up walks if he goes by name. */
 static void count_in_row(const struct trip *trip)
 {
 	const struct node *n = trip->node;

@@ -154,5 +154,10 @@ void node_void_peers(struct node *n);
 uint64_t node_shown(const struct thread *t, uint64_t dev, uint64_t ino);
 /* What stat(2) shows: the attributes, with the stage's size and times where there is one. */
 void node_stat(struct node *n, struct stat *ret);
+/* What we made of it, without having seen it in the sandbox: its number and times are not known. */
+static inline bool attr_is_guess(const struct attr *a)
+{
+	return a->ino == 0 && !a->partial;
+}
 /* Whether two attributes are of one version of one file. */
 bool attr_same_version(const struct attr *a, const struct attr *b);

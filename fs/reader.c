@@ -496,6 +496,7 @@ static struct reader *make(struct node *n, const struct attr *version)
 	r->node = n;
 	r->fs = n->fs;
 	r->version = *version;
+	r->suspect = attr_is_guess(version); /* no byte before it was looked at */
 	r->spool.fd = -1;
 	r->used_ms = clock_ms();
 	window_reset(&r->win, 0);

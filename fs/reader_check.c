@@ -23,7 +23,8 @@ struct check {
 
 static bool same_file(const struct attr *a, const struct attr *b)
 {
-	return a->partial || b->partial || (a->ino == b->ino && a->dev == b->dev);
+	return a->partial || b->partial || attr_is_guess(a) || attr_is_guess(b) ||
+	       (a->ino == b->ino && a->dev == b->dev);
 }
 
 static bool has_grown(const struct attr *was, const struct attr *now)
@@ -224,22 +225,41 @@ static void fail(struct reader *r, int err)
 	reader_fail(r, err);
 }
 
+static bool is_gone(int err)
+{
+	return err == -ENOENT || err == -ENOTDIR || err == -ESTALE;
+}
+
+/* Something was done here to the file, or to its name, since it was asked for: nobody knows whether
+ * that was before or after it was seen. */
+static bool may_be_old(const struct check *c, int err)
+{
+	return (err == 0 || is_gone(err)) && c->writes != c->node->thread->writes &&
+	       !node_is_since(c->node, &c->asked);
+}
+
 static void on_checked(struct remote *remote, int err)
 {
 	struct check *c = CONTAINER_OF(remote, struct check, remote);
 	struct reader *r = c->reader;
 
 	if (r) {
+		reader_enter(r);
 		r->check = NULL;
+	}
+	if (r && !r->kept && may_be_old(c, err) && ++r->looks < LOOKS_MAX) {
+		reader_check(r);
+		reader_leave(r);
+	} else if (r) {
+		r->looks = 0;
 		/* If nobody knows it is as before: nothing is served. */
 		if (err == 0 || r->kept)
 			r->suspect = false;
 		if (err == 0 && c->writes == c->node->thread->writes)
 			node_learn(c->node, &c->now, &c->asked);
-		reader_enter(r);
 		if (r->kept)
 			; /* it does not matter any more */
-		else if (err == -ENOENT || err == -ENOTDIR || err == -ESTALE)
+		else if (is_gone(err))
 			r->stale = true; /* the name is another's or nobody's */
 		else if (err < 0)
 			fail(r, err);

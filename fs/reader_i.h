@@ -8,11 +8,12 @@
 
 enum {
 	SMALL_FILE = 128 * 1024, /* fetched as a whole when it is opened */
-	REACH = 512 * 1024,      /* so far ahead of a stream, or of others who wait, a read waits for it */
-	GOAL_MAX = 8 * REACH,    /* they wait no further ahead of it than that and REACH */
+	REACH = 512 * 1024,      /* so far ahead of a stream, or of who waits for it, one waits */
+	GOAL_MAX = 8 * REACH,    /* but of a stream no further than that and REACH */
 	JUMPS_MAX = 16,
 	SAMPLE_MAX = 4096,
 	CHANGES_MAX = 8,
+	LOOKS_MAX = 4,       /* in a row, as the file was changed here meanwhile */
 	IDLE_MS = 3000,      /* then a stream that nobody reads is ended */
 	IDLE_SHORT_MS = 100, /* when memory is short */
 	ERROR_MS = 2000,     /* so long a failure answers whoever asks again */
@@ -62,6 +63,7 @@ struct reader {
 	bool kept;           /* all is here: the sandbox is not asked any more */
 	unsigned changes;    /* of the version, since bytes were handed out */
 	struct check *check; /* somebody looks at the file */
+	unsigned looks;      /* that may have seen it as it was before */
 	char etag[ETAG_MAX]; /* what the server calls the version; "": not known */
 
 	/* what is held: in memory, or on disk once that is open */

@@ -47,17 +47,17 @@ struct thread {
 	int64_t live_ms; /* since when */
 	/* Counts our own changes: what was learned of a file before one may be of before. */
 	uint64_t writes;
-	struct journal *journal;   /* what changed, for answers that were asked for before */
-	struct listing *shelf;     /* shelf.h: its listings, by path */
-	struct lister *listers;    /* lister.h: what is being asked for */
-	struct {                   /* lister.h: whether somebody walks through the tree */
-		fuse_ino_t parent; /* of the directory that was asked for last */
+	struct journal *journal;         /* what changed, for answers that were asked for before */
+	struct listing *shelf;           /* shelf.h: its listings, by path */
+	struct lister *listers;          /* lister.h: what is being asked for */
+	struct {                         /* lister.h: whether somebody walks through the tree */
+		fuse_ino_t parent;       /* of the directory that was asked for last */
 		char name[NAME_MAX + 1]; /* its own */
-		int64_t ms;        /* when */
-		unsigned row;      /* so many of that parent, one after the other */
-		int64_t told_ms;   /* when something was had from what a walk brought */
-		unsigned spell;    /* requests of this walk */
-		bool unable;       /* the sandbox cannot */
+		int64_t ms;              /* when */
+		unsigned row;            /* so many of that parent, one after the other */
+		int64_t told_ms;         /* when something was had from what a walk brought */
+		unsigned spell;          /* requests of this walk */
+		bool unable;             /* the sandbox cannot */
 	} walk;
 	struct { /* dir.c: whether those who read directories want attributes, too */
 		bool wanted;

@@ -156,6 +156,11 @@ static bool has_ranges(struct fsrig *r)
 	return strcmp(r->f->dialect, "1.0") != 0;
 }
 
+static const char *exec_route(struct fsrig *r)
+{
+	return has_ranges(r) ? "/v1/bash/exec" : "/v1/shell/exec";
+}
+
 /* ---- plain reading ---- */
 
 static void test_a_small_file_is_one_download(void **state)
@@ -672,7 +677,7 @@ static void test_cut_answers(void **state)
 static void test_cut_look(void **state)
 {
 	struct fsrig *r = *state;
-	const char *route = has_ranges(r) ? "/v1/bash/exec" : "/v1/shell/exec";
+	const char *route = exec_route(r);
 	struct file f;
 
 	make_file(r, "a", 1000, 1);
@@ -1099,6 +1104,50 @@ static void test_suspect_and_no_answer(void **state)
 	close_file(&f);
 }
 
+static void do_move(void *ctx)
+{
+	struct file *f = ctx;
+
+	f->node->thread->writes++;
+	node_note(f->node, NULL, NOTE_TREE);
+	f->error = node_move(f->node, f->node->parent, "b");
+	node_note(f->node, NULL, NOTE_TREE);
+}
+
+static bool is_asked(void *ctx)
+{
+	struct fsrig *r = ctx;
+
+	return rogue_count(r->f->rogue, NULL, exec_route(r)) >= 1;
+}
+
+/* It was looked for by its old name: that it is not there says nothing. */
+static void test_renamed_here_while_looked_at(void **state)
+{
+	struct fsrig *r = *state;
+	const char *route = exec_route(r);
+	struct fsrig_read read;
+	struct file f;
+	char to[4096];
+	bool good;
+
+	make_file(r, "a", 50000, 1);
+	open_file(r, &f, "a");
+	assert_int_equal(read_through(&f, 0, 1, &good), 50000);
+	rogue_forget(r->f->rogue);
+	ROGUE_ADD(r->f->rogue, .path = route, .hold_ms = ROGUE_UNTIL_RELEASED, .times = 1);
+	fsrig_run(r, do_suspect, f.reader);
+	fsrig_read_begin(r, &read, read_it, f.reader, to, 4096, 4096);
+	assert_true(fsrig_wait(r, is_asked, r));
+	assert_int_equal(rename(fsrig_host_path(r, "a"), fsrig_host_path(r, "b")), 0);
+	fsrig_run(r, do_move, &f);
+	assert_int_equal(f.error, 0);
+	rogue_release(r->f->rogue);
+	assert_int_equal(fsrig_read_end(&read), 4096);
+	assert_true(is_content(to, 4096, 4096, 1));
+	close_file(&f);
+}
+
 /* The server calls it another version before anything is heard of that. */
 static void test_watched_and_replaced(void **state)
 {
@@ -1151,6 +1200,7 @@ int main(void)
 		FSRIG_TEST(test_watched_and_told),
 		FSRIG_TEST(test_watched_and_replaced),
 		FSRIG_TEST(test_suspect_and_no_answer),
+		FSRIG_TEST(test_renamed_here_while_looked_at),
 		FSRIG_EMBEDDED_TEST(test_killed_in_the_middle),
 	};
 
