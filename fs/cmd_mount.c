@@ -179,6 +179,9 @@ static int run(const struct options *o, int tell, int log_fd)
 		return 1;
 	}
 	if (tell >= 0) {
+		/* Not before: an automount point lets nobody through until it is mounted but the
+		 * process group that mounts. */
+		setsid();
 		(void)!write(tell, "\n", 1);
 		close(tell);
 	} else {
@@ -214,7 +217,6 @@ int cmd_mount(struct options *o)
 		return wait_for(fds[0], pid);
 	}
 	close(fds[0]);
-	setsid();
 	(void)!chdir("/");
 	return run(o, fds[1], log_fd);
 }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -15,11 +16,14 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "io.h"
 #include "log.h"
+#include "paths.h"
 #include "unmount.h"
 
 enum {
@@ -33,13 +37,36 @@ enum {
 /* ---- the daemon's end ---- */
 
 /*
+ * The directory below the mount; or a file that stands for it, if that is an automount point: who
+ * has one open keeps it from ever being found idle.
+ */
+static int open_place(const char *mountpoint)
+{
+	int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+	char *runtime CLEANUP_FREE = NULL, *path CLEANUP_FREE = NULL;
+	struct statfs vfs;
+	struct stat st;
+
+	if (fd < 0 || fstatfs(fd, &vfs) < 0 || vfs.f_type != AUTOFS_SUPER_MAGIC)
+		return fd;
+	r = fstat(fd, &st) < 0 ? -errno : paths_runtime(&runtime);
+	close(fd);
+	if (r < 0 || asprintf(&path, "%s/automount-%u:%u", runtime, major(st.st_dev),
+			      minor(st.st_dev)) < 0) {
+		path = NULL;
+		return -1;
+	}
+	return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/*
  * A mount that follows another at the same place may have the same device number: a guardian that
- * is late would take the new one away. So each locks the directory below, and the next mount waits
- * for that. Returns -1 where that cannot be.
+ * is late would take the new one away. So each locks the place, and the next mount waits for that.
+ * Returns -1 where that cannot be.
  */
 static int lock_place(const char *mountpoint)
 {
-	int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = open_place(mountpoint);
 
 	for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
 		if (errno != EWOULDBLOCK || i == 2 * LOOKS) {

@@ -3,7 +3,7 @@
  * away when the daemon dies without having done so (kill -9, out of memory), so that
  * the mountpoint does not stay dead. It is this program by another name
  * (GUARDIAN_NAME), with nothing open but a pipe to the daemon, whose end it
- * waits for, and a lock on the directory below the mount. Not on the loop's thread.
+ * waits for, and a lock on the place of the mount. Not on the loop's thread.
  */
 #pragma once
 

@@ -11,22 +11,20 @@
 
 static int spawn(int err_fd, pid_t *ret)
 {
-	/* The same walls as threadfs-sandboxd puts up, around nothing. */
-	static const char *const args[] = { "bwrap",
-					    "--ro-bind",
-					    "/",
-					    "/",
-					    "--unshare-pid",
-					    "--unshare-ipc",
-					    "--unshare-uts",
-					    "--unshare-net",
-					    "--proc",
-					    "/proc",
-					    "--dev",
-					    "/dev",
-					    "--die-with-parent",
-					    "true",
-					    NULL };
+	/* The same walls as threadfs-sandboxd puts up, around nothing. Not around all of /: that
+	 * goes to every mount there is, also to those that are only made when somebody comes. */
+	static const char *const args[] = { "bwrap",         "--ro-bind",
+					    "/usr",          "/usr",
+					    "--ro-bind-try", "/bin",
+					    "/bin",          "--ro-bind-try",
+					    "/lib",          "/lib",
+					    "--ro-bind-try", "/lib64",
+					    "/lib64",        "--unshare-pid",
+					    "--unshare-ipc", "--unshare-uts",
+					    "--unshare-net", "--proc",
+					    "/proc",         "--dev",
+					    "/dev",          "--die-with-parent",
+					    "true",          NULL };
 	posix_spawn_file_actions_t actions;
 	int r;
 

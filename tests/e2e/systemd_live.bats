@@ -228,6 +228,30 @@ cleared() {
 	machine systemctl daemon-reload
 }
 
+# fstab LINE: the only one from now on.
+fstab() {
+	machine bash -c 'echo "$1" >/etc/fstab && systemctl daemon-reload' _ "$1"
+}
+
+@test "fstab: mounted when somebody goes there, and only as long" {
+	grep -q autofs /proc/filesystems || skip "the kernel has no autofs"
+	fstab 'embedded: /srv/agents threadfs noauto,x-systemd.automount,x-systemd.idle-timeout=1,allow_other 0 0'
+	machine systemctl start srv-agents.automount
+	state srv-agents.mount inactive
+	use /srv/agents
+	machine bash -euc 'cd /srv/agents && systemctl is-active srv-agents.mount'
+	wait_until state srv-agents.mount inactive # nobody is there any more
+	state srv-agents.automount active
+	# Killed while somebody is there.
+	machine bash -euc 'cd /srv/agents
+		kill -KILL "$(pgrep -f "^/sbin/mount.threadfs embedded: /srv/agents")"'
+	wait_until state srv-agents.mount inactive
+	[ "$(machine cat /srv/agents/threads/demo/outputs/x)" = HELLO ]
+	machine systemctl stop srv-agents.automount srv-agents.mount
+	wait_until nothing_of /srv/agents
+	fstab ''
+}
+
 @test "a user's own service" {
 	local unit=threadfs@agents pid
 
