@@ -210,6 +210,27 @@ cleared() {
 	machine rmdir /srv/agents
 }
 
+@test "what others have mounted at its place stays" {
+	# A disk.
+	machine mkdir -p /srv/agents
+	machine mount -t tmpfs disk /srv/agents
+	machine touch /srv/agents/precious
+	machine systemctl start threadfs@agents
+	mounted /srv/agents
+	machine systemctl stop threadfs@agents
+	machine test -e /srv/agents/precious
+	machine umount /srv/agents
+	# A mount of somebody's own.
+	machine "$(program threadfs)" mount -o data=/var/lib/own,cache=/var/cache/own /srv/agents
+	refute machine systemctl start threadfs@agents
+	wait_until said threadfs@agents "threadfs is already mounted there"
+	machine systemctl stop threadfs@agents
+	use /srv/agents
+	machine "$(program threadfs)" unmount /srv/agents
+	nothing_of /srv/agents
+	wait_until state srv-agents.mount inactive # systemd takes its time to notice
+}
+
 @test "the example of a .mount" {
 	cp "$(find "$MACHINE/install" -name srv-agents.mount)" "/proc/$MACHINE_PID/root/etc/systemd/system/"
 	machine systemctl daemon-reload
@@ -284,6 +305,17 @@ machine_ann_restarted() {
 		[ "$(machine_ann systemctl --user is-active "$1")" = active ]
 }
 
+# before A B: the log has a line A, and none B before it.
+before() {
+	local a b
+
+	a=$(grep -nm 1 -E "$1" "$MACHINE/log" | cut -d : -f 1)
+	b=$(grep -nm 1 -E "$2" "$MACHINE/log" | cut -d : -f 1)
+	[ -n "$a" ] && [ "$a" -lt "${b:-999999}" ] && return
+	echo "not before '$2': '$1'"
+	return 1
+}
+
 # The last test: it turns the machine off.
 @test "the machine goes off while it is mounted" {
 	machine systemctl start threadfs@agents needs
@@ -292,6 +324,10 @@ machine_ann_restarted() {
 	journalctl -D "$MACHINE/journal" -o cat | sed -n '/^Received SIGRTMIN/,$p' >"$MACHINE/log"
 	grep "^threadfs@agents.service: Deactivated successfully" "$MACHINE/log"
 	refute grep -E "threadfs.*(Failed with result|timed out|SIGKILL)" "$MACHINE/log"
+	# Who needs it goes first, and nobody takes it away from under its daemon.
+	before '^Stopped needs.service' '^Stopping threadfs@boot.service'
+	before '^Stopped threadfs@boot.service' '^Unmounting srv-boot.mount'
+	before '^Stopped threadfs@agents.service' '^Unmounting srv-agents.mount'
 	# In all its life nothing that a sanitizer or an assert() would say.
 	refute journalctl -D "$MACHINE/journal" -o cat -g 'Sanitizer: |runtime error: |Assertion `'
 }
