@@ -70,7 +70,7 @@ bool mounts_parse_line(char *line, struct mount_entry *ret)
 	m.type = next_field(&rest);
 	m.source = strsep(&rest, " "); /* may be empty */
 	options = strsep(&rest, " \n");
-	if (!m.type || !m.source || !options)
+	if (!m.point || !m.type || !m.source || !options)
 		return false;
 	unescape(m.point);
 	unescape(m.type);

@@ -66,6 +66,7 @@ static void test_broken_lines(void **state UNUSED)
 	}
 	assert_false(parse("\n", &m));
 	assert_false(parse("x 35 0:42 / /mnt rw - t s rw\n", &m));
+	assert_false(parse("36 35 0:42 /  rw - t s rw\n", &m)); /* mounted nowhere */
 	assert_int_equal(m.id, -7);
 }
 
