@@ -406,11 +406,11 @@ static void answer(struct stage *s, struct read_op *op)
 	free(iov.iov_base);
 }
 
-void stage_serve(struct stage *s)
+/* Entered. */
+static void serve(struct stage *s)
 {
 	struct read_op *op, *next;
 
-	stage_enter(s);
 again:
 	DL_FOREACH_SAFE (s->reads, op, next) {
 		if (!is_ready(s, op->offset, end_of(s, op)))
@@ -419,21 +419,33 @@ again:
 		answer(s, op);
 		goto again; /* the list may be another one */
 	}
+}
+
+void stage_serve(struct stage *s)
+{
+	stage_enter(s);
+	serve(s);
 	stage_leave(s);
 }
 
-void stage_fail_reads(struct stage *s, int err)
+/* Entered. */
+static void fail_reads(struct stage *s, int err)
 {
 	struct read_op *op;
 	unsigned n;
 
 	/* Not those that come while these are told. */
 	DL_COUNT(s->reads, op, n);
-	stage_enter(s);
 	while (n-- > 0 && (op = s->reads)) {
 		DL_DELETE(s->reads, op);
 		op->done(op, err, NULL, 0);
 	}
+}
+
+void stage_fail_reads(struct stage *s, int err)
+{
+	stage_enter(s);
+	fail_reads(s, err);
 	stage_leave(s);
 }
 
@@ -490,15 +502,15 @@ void stage_keep(struct stage *s, void (*done)(void *ctx, int err), void *ctx)
 
 void stage_orphan(struct stage *s)
 {
+	stage_enter(s);
 	/* If that fails, what was appended last cannot be read any more. */
 	if (s->appending && convert(s) < 0)
-		stage_fail_reads(s, -ESTALE);
+		fail_reads(s, -ESTALE);
 	s->orphan = true;
 	stage_note_dropped(s);
 	stage_drop_delivery(s);
-	stage_enter(s);
-	stage_serve(s);
-	stage_fail_reads(s, -ESTALE); /* of the base nothing more will come */
+	serve(s);
+	fail_reads(s, -ESTALE); /* of the base nothing more will come */
 	if (!s->freed)
 		stage_delivered(s, 0, NULL);
 	stage_leave(s);
