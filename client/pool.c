@@ -60,10 +60,10 @@ static struct sock *find_sock(struct pool *p, int fd)
 	return NULL;
 }
 
-static void free_sock(struct sock *s)
+static void free_sock(struct pool *p, struct sock *s)
 {
-	ev_io_stop(loop_ev(s->pool->loop), &s->io);
-	DL_DELETE(s->pool->socks, s);
+	ev_io_stop(loop_ev(p->loop), &s->io);
+	DL_DELETE(p->socks, s);
 	free(s);
 }
 
@@ -114,10 +114,11 @@ static void refuse_surplus(struct pool *p)
 
 static int close_socket(void *ctx, curl_socket_t fd)
 {
-	struct sock *s = find_sock(ctx, fd);
+	struct pool *p = ctx;
+	struct sock *s = find_sock(p, fd);
 
 	if (s)
-		free_sock(s);
+		free_sock(p, s);
 	return close(fd);
 }
 
@@ -128,7 +129,7 @@ static void forget_rest(struct pool *p)
 
 	DL_FOREACH_SAFE (p->socks, s, next) {
 		if (s->idle && !s->plain)
-			free_sock(s);
+			free_sock(p, s);
 	}
 }
 
@@ -336,7 +337,7 @@ void pool_free(struct pool *p)
 		curl_easy_cleanup(p->set[--p->sets]);
 	curl_multi_cleanup(p->multi);
 	while (p->socks)
-		free_sock(p->socks);
+		free_sock(p, p->socks);
 	ev_timer_stop(loop_ev(p->loop), &p->timer);
 	loop_withdraw(p->loop, &p->kick);
 	free(p->running);

@@ -203,10 +203,15 @@ struct sandbox *sandbox_ref(struct sandbox *sb)
 	return sb;
 }
 
+static void put(struct sandbox *sb, int refs)
+{
+	if (atomic_fetch_sub(&sb->refs, refs) == refs)
+		sandbox_free(sb);
+}
+
 void sandbox_put(struct sandbox *sb)
 {
-	if (atomic_fetch_sub(&sb->refs, 1) == 1)
-		sandbox_free(sb);
+	put(sb, 1);
 }
 
 void sandbox_unref(struct sandbox *sb)
@@ -247,16 +252,24 @@ bool sandbox_allows(struct sandbox *sb, struct call *call, const char *path)
 
 /* ---- closing ---- */
 
+static void tell_closed(struct sandbox *sb)
+{
+	if (sb->on_closed)
+		sb->on_closed(sb->on_closed_ctx);
+}
+
 static void run_dismissed(struct job *job)
 {
 	struct sandbox *sb = CONTAINER_OF(job, struct sandbox, dismissed_job);
 
-	if (sb->on_closed)
-		sb->on_closed(sb->on_closed_ctx);
+	tell_closed(sb);
 	sandbox_put(sb);
 }
 
-/* Loop thread: closes the sockets; nothing uses them any more. */
+/*
+ * Loop thread: closes the sockets; nothing uses them any more. Gives up the caller's
+ * reference, and that of who dismissed it.
+ */
 static void tear_down(struct sandbox *sb)
 {
 	bool dismissed;
@@ -269,16 +282,14 @@ static void tear_down(struct sandbox *sb)
 	pthread_cond_broadcast(&sb->cond);
 	unlock(&sb->lock);
 	if (dismissed)
-		run_dismissed(&sb->dismissed_job);
+		tell_closed(sb);
+	put(sb, dismissed ? 2 : 1);
 }
 
 /* After the last farewell. A job, as that ends inside the pool, which goes now. */
 static void run_end(struct job *job)
 {
-	struct sandbox *sb = CONTAINER_OF(job, struct sandbox, end_job);
-
-	tear_down(sb);
-	sandbox_put(sb);
+	tear_down(CONTAINER_OF(job, struct sandbox, end_job));
 }
 
 static struct op *next_to_interrupt(const struct sandbox *sb)
@@ -310,7 +321,8 @@ static void run_close(struct job *job)
 		sandbox_say_farewell(sb, sb->farewells);
 	if (--sb->farewells_running == 0)
 		tear_down(sb);
-	sandbox_put(sb);
+	else
+		sandbox_put(sb);
 }
 
 static void begin_close(struct sandbox *sb)
