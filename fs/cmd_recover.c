@@ -3,6 +3,7 @@
  * confirmed it (ledger.h). Looking and saving need no mount; what a mount
  * works on is its own, and asked of it. One thread.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -94,6 +95,7 @@ static int open_ledger(struct recovery *v)
 		return r;
 	if (r < 0)
 		return cmd_fail("the cache directory: %s", strerrordesc_np(-r));
+	assert(v->cache);
 	cache = open(v->cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	v->dir = cache < 0 ? -errno : ledger_open(cache, false);
 	/* One that is named is expected to be there. */

@@ -393,10 +393,11 @@ static int note_dir(struct options *o, const char *path)
 {
 	char *whole CLEANUP_FREE = NULL;
 	int r = home_absolute(path, &whole);
-	char *slash = r == 0 ? strrchr(whole, '/') : NULL;
+	char *slash;
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
+	slash = strrchr(whole, '/');
 	slash[slash == whole] = '\0';
 	free(o->deerflow.config_dir);
 	o->deerflow.config_dir = STEAL(whole);

@@ -1,6 +1,7 @@
 /* Contents of small files. Knows nothing of sandboxes. Loop thread only. */
 #include "contents.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,18 +24,15 @@ static size_t cost(const struct content *c)
 	return c->version.size + sizeof(*c) + c->key_len;
 }
 
-static struct content **list_of(struct content *c)
+static struct content **list_of(struct contents *all, const struct content *c)
 {
-	struct contents *all = c->fs->contents;
-
 	return c->used ? &all->used : &all->unused;
 }
 
 /* Nobody finds it any more; whoever has it keeps it. */
-static void forget(struct content *c)
+static void forget(struct contents *all, struct content *c)
 {
-	struct contents *all = c->fs->contents;
-	struct content **list = list_of(c);
+	struct content **list = list_of(all, c);
 
 	if (!c->listed)
 		return;
@@ -53,12 +51,13 @@ void contents_release(struct fs *fs)
 	if (!fs->contents)
 		return;
 	HASH_ITER (hh, fs->contents->by_key, c, next)
-		forget(c);
+		forget(fs->contents, c);
 	free(STEAL(fs->contents));
 }
 
 struct content *content_ref(struct content *c)
 {
+	assert(c->refs > 0);
 	c->refs++;
 	return c;
 }
@@ -98,7 +97,7 @@ static struct content *find(struct thread *t, const char *path, const struct att
 		return NULL;
 	HASH_FIND(hh, all->by_key, key, len, c);
 	if (c && !attr_same_version(&c->version, version)) {
-		forget(c);
+		forget(all, c);
 		return NULL;
 	}
 	return c;
@@ -121,14 +120,15 @@ struct content *contents_of(struct node *n)
 
 void content_use(struct content *c)
 {
-	struct content **list = list_of(c);
+	struct contents *all = c->fs->contents;
+	struct content **list = list_of(all, c);
 
 	if (c->listed)
 		DL_DELETE(*list, c);
 	if (!c->used)
 		c->fs->totals.ahead_used++;
 	c->used = true;
-	list = list_of(c);
+	list = list_of(all, c);
 	if (c->listed)
 		DL_APPEND(*list, c);
 }
@@ -147,10 +147,12 @@ static struct content *least_useful(struct contents *all)
 	struct content *c;
 
 	DL_FOREACH (all->used, c) {
+		assert(c->used);
 		if (is_free(c))
 			return c;
 	}
 	DL_FOREACH (all->unused, c) {
+		assert(!c->used);
 		if (c->made_ms > old)
 			return NULL;
 		if (is_free(c))
@@ -169,7 +171,7 @@ static bool make_room(struct fs *fs, size_t bytes)
 
 		if (!c)
 			return false;
-		forget(c);
+		forget(all, c);
 	}
 	return true;
 }
@@ -245,7 +247,7 @@ void content_failed(struct content *c)
 	c->state = CONTENT_FAILED;
 	c->fs->totals.ahead_wasted++;
 	content_ref(c);
-	forget(c);
+	forget(c->fs->contents, c);
 	answer_all(c);
 	content_unref(c);
 }

@@ -298,6 +298,8 @@ void ctl_op_release(fuse_req_t req, struct ctl_open *o)
 
 void ctl_end(struct fs *fs)
 {
-	while (fs->ctl_opens)
-		ctl_close(fs->ctl_opens);
+	struct ctl_open *o, *next;
+
+	DL_FOREACH_SAFE (fs->ctl_opens, o, next)
+		ctl_close(o);
 }

@@ -3,6 +3,7 @@
  * rewound): one listing of the sandbox (less what goes meanwhile), the known threads,
  * or our own tables. Loop thread only.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -322,8 +323,10 @@ void op_releasedir(fuse_req_t req, struct fs *fs, struct fuse_file_info *fi)
 
 void dirs_end(struct fs *fs)
 {
-	while (fs->dirs)
-		dir_free(fs->dirs);
+	struct dir *d, *next;
+
+	DL_FOREACH_SAFE (fs->dirs, d, next)
+		dir_free(d);
 }
 
 /* ---- readdir ---- */
@@ -536,8 +539,10 @@ static bool add_at(struct page *g, struct dir *d, size_t i)
 	if (i < 2)
 		return add_plain(g, i == 0 ? "." : "..", S_IFDIR, d->node->ino, next);
 	i -= 2;
-	if (i < d->places)
+	if (i < d->places) {
+		assert(d->listing);
 		return add_listed(g, d, &d->listing->v[i], next);
+	}
 	return add_own(g, d, d->names[i - d->places], next);
 }
 

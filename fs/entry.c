@@ -233,7 +233,7 @@ void entry_done(struct trip *t, int err)
 	}
 	if (err == 0)
 		err = entry_adopt(t->node, t->name, &t->attr, t->asked.ms, trip_is_current(t), &n);
-	if (err < 0) {
+	if (err != 0) {
 		parked_err(&t->parked, err);
 		return;
 	}

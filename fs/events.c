@@ -52,9 +52,9 @@ static bool is_readable(const struct event_reader *r)
 	return r->queue.len > 0 || r->ended;
 }
 
-static void read_done(struct event_read *op, const void *bytes, ssize_t n)
+static void read_done(struct event_reader *r, struct event_read *op, const void *bytes, ssize_t n)
 {
-	DL_DELETE(op->reader->reads, op);
+	DL_DELETE(r->reads, op);
 	if (n < 0)
 		parked_err(&op->parked, (int)n);
 	else
@@ -80,7 +80,7 @@ static void serve(struct event_reader *r)
 		char *bytes CLEANUP_FREE = n > 0 ? malloc(n) : NULL;
 
 		if (n == 0 || !bytes) {
-			read_done(r->reads, "", n > 0 ? -ENOMEM : r->end);
+			read_done(r, r->reads, "", n > 0 ? -ENOMEM : r->end);
 			continue;
 		}
 		memcpy(bytes, r->queue.data, n);
@@ -89,7 +89,7 @@ static void serve(struct event_reader *r)
 		buf_consume(&r->queue, n);
 		if (r->lines == 0)
 			r->overflowed = false;
-		read_done(r->reads, bytes, (ssize_t)n);
+		read_done(r, r->reads, bytes, (ssize_t)n);
 	}
 	if (r->ph && is_readable(r)) {
 		fuse_lowlevel_notify_poll(r->ph);
@@ -232,7 +232,9 @@ static int open_events(struct ctl_open *o)
 
 static void on_interrupted(struct parked *p)
 {
-	read_done(CONTAINER_OF(p, struct event_read, parked), NULL, -EINTR);
+	struct event_read *op = CONTAINER_OF(p, struct event_read, parked);
+
+	read_done(op->reader, op, NULL, -EINTR);
 }
 
 static void read_events(struct ctl_open *o, fuse_req_t req, size_t size, uint64_t offset UNUSED)

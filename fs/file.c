@@ -358,7 +358,7 @@ static int finish_create(struct parked *p, struct node *dir, const char *name, m
 		h = handle_new(n, flags);
 		r = h ? 0 : -ENOMEM;
 	}
-	if (r < 0) {
+	if (!h) {
 		if (made) {
 			stage_orphan(n->stage);
 			stage_free(n->stage);
@@ -862,11 +862,12 @@ unsigned file_unfinished(struct fs *fs)
 int file_end(struct node *n)
 {
 	int r = n->stage ? staging_shelve(n->stage) : 0;
+	struct handle *h, *next;
 
 	if (n->stage)
 		stage_orphan(n->stage);
-	while (n->handles)
-		handle_free(n->handles);
+	DL_FOREACH_SAFE (n->handles, h, next)
+		handle_free(h);
 	if (n->stage)
 		stage_free(n->stage);
 	return r;

@@ -8,13 +8,13 @@
 
 static int add_extent(struct command *c, enum job_stream stream, size_t len)
 {
-	struct extent *last = c->extent_count ? &c->extents[c->extent_count - 1] : NULL;
+	size_t n = c->extent_count;
 
-	if (last && last->stream == stream) {
-		last->end += len;
+	if (n > 0 && c->extents[n - 1].stream == stream) {
+		c->extents[n - 1].end += len;
 		return 0;
 	}
-	if (c->extent_count == c->extent_cap) {
+	if (n == c->extent_cap) {
 		size_t cap = c->extent_cap ? c->extent_cap * 2 : 4;
 		struct extent *bigger = realloc(c->extents, cap * sizeof(*bigger));
 

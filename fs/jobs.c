@@ -140,7 +140,7 @@ static void on_started(struct remote *r, int err)
 	else if (j)
 		DL_DELETE(j->starts, c);
 	else
-		err = err ?: -ESHUTDOWN; /* it runs, but nobody is there any more to ask */
+		err = err < 0 ? err : -ESHUTDOWN; /* it runs, but nobody is there any more to ask */
 	if (err < 0)
 		start_failed(c, err);
 	else

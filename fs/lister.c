@@ -280,7 +280,7 @@ static int take_one(struct lister *q, struct listing **ret)
 
 	if (r == 0)
 		r = make_listing(q, path, &l);
-	if (r < 0)
+	if (!l)
 		return r;
 	if (q->asked.epoch == t->epoch) {
 		/* Of what nobody asked for only what is whole is worth it. */

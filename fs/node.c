@@ -183,6 +183,7 @@ void nodes_release(struct fs *fs)
 		if (n != fs->root)
 			node_unref(n);
 	}
+	assert(fs->root->refs > 1);
 	node_unref(fs->root);        /* ours of above */
 	node_unref(STEAL(fs->root)); /* the table's */
 }

@@ -468,12 +468,11 @@ static void look_if_still(struct reader *r)
 	reader_changed(r);
 }
 
-void reader_pump(struct reader *r)
+/* Entered. */
+static void pump(struct reader *r)
 {
-	if (r->dead)
-		return;
-	reader_enter(r);
-	serve_all(r);
+	if (!r->dead)
+		serve_all(r);
 	if (!r->dead && !r->check)
 		steer(r);
 	if (!r->dead)
@@ -482,6 +481,12 @@ void reader_pump(struct reader *r)
 		look_if_still(r);
 	if (!r->dead)
 		arm(r);
+}
+
+void reader_pump(struct reader *r)
+{
+	reader_enter(r);
+	pump(r);
 	reader_leave(r);
 }
 
@@ -591,7 +596,7 @@ void reader_read(struct reader *r, struct read_op *op)
 	DL_APPEND(r->waiting, op);
 	if (reader_is_lost(r))
 		reader_fail_waiting(r, -ESTALE);
-	reader_pump(r);
+	pump(r);
 	reader_leave(r);
 }
 

@@ -424,8 +424,10 @@ void reader_stop_stream(struct reader *r)
 
 void reader_stop(struct reader *r)
 {
+	struct jump *j, *next;
+
 	reader_stop_stream(r);
 	fetch_leave(STEAL(r->probe));
-	while (r->jumps)
-		reader_jump_free(r->jumps);
+	DL_FOREACH_SAFE (r->jumps, j, next)
+		reader_jump_free(j);
 }

@@ -224,10 +224,11 @@ static bool has_ended(const struct fs *fs)
 static bool is_ours(const struct fs *fs)
 {
 	struct mounts m CLEANUP_MOUNTS = { 0 };
-	const struct mount_entry *there = NULL;
+	const struct mount_entry *there;
 
-	if (mounts_read(&m) == 0)
-		there = mounts_at(&m, fs->opt->mountpoint);
+	if (mounts_read(&m) < 0)
+		return false;
+	there = mounts_at(&m, fs->opt->mountpoint);
 	return mount_entry_is_ours(there) && there->dev == fs->session->dev;
 }
 

@@ -99,14 +99,14 @@ static bool is_over(struct delivery *d)
 static void request(struct delivery *d, void (*start)(struct remote *r, struct sandbox *sb),
 		    void (*done)(struct remote *r, int err))
 {
-	struct thread *t = d->s->n->thread;
+	struct stage *s = d->s;
 
 	d->r = (struct remote){ .once = d->kind == APPENDS && d->piece_len > 0 };
 	d->asked = false;
 	d->looking = start == start_look;
 	if (!d->looking)
-		note(d->s);
-	remote_begin(&d->r, t, start, done);
+		note(s);
+	remote_begin(&d->r, s->n->thread, start, done);
 }
 
 void stage_drop_delivery(struct stage *s)
@@ -422,11 +422,13 @@ static void start_upload(struct remote *r, struct sandbox *sb)
 static void on_uploaded(struct remote *r, int err)
 {
 	struct delivery *d = of(r);
-	struct stage *s = d->s;
-	struct node *n = s ? s->n : NULL;
+	struct stage *s;
+	struct node *n;
 
 	if (is_over(d))
 		return;
+	s = d->s;
+	n = s->n;
 	if (err < 0) {
 		/* A stream is only ahead of what has to be done anyhow. */
 		d->cancelled = d->end == UINT64_MAX;

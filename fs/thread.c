@@ -4,6 +4,7 @@
  */
 #include "thread.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +94,7 @@ void thread_unref(struct thread *t)
 	shelf_clear(t);
 	journal_free(t->journal);
 	ahead_free(t->ahead);
-	thread_let_go(t);
+	assert(!t->own_lease); /* it holds a reference */
 	coherence_free(t);
 	tenant_put(t->tenant);
 	free(t->last_message);

@@ -66,7 +66,7 @@ static int fusermount(const char *point, bool lazy, struct buf *words)
 	if (r == 0)
 		collect(pipe_fds[0], words);
 	close(pipe_fds[0]);
-	if (r < 0) {
+	if (r != 0) {
 		buf_printf(words, "fusermount3 cannot be run: %s", strerrordesc_np(-r));
 		return r;
 	}
@@ -136,7 +136,7 @@ int unmount_stale(const char *path, struct buf *words)
 
 		if (r == 0)
 			r = mounts_resolve(&m, path, &point);
-		if (r < 0)
+		if (r != 0)
 			return r;
 		mount = mounts_at(&m, point);
 		if (!mount_entry_is_ours(mount) || !unmount_is_dead(point))
