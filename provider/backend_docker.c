@@ -267,8 +267,8 @@ static void on_listed(struct question *q)
 		return;
 	}
 	n = cJSON_GetArraySize(list);
-	op->places = n > 0 ? calloc((size_t)n, sizeof(*op->places)) : NULL;
-	if (n > 0 && !op->places) {
+	op->places = calloc((size_t)MAX(n, 1), sizeof(*op->places));
+	if (!op->places) {
 		question_finish(q, -ENOMEM, NULL);
 		return;
 	}

@@ -538,10 +538,9 @@ static int find_data(struct embedded *e, const char *data, char **ret_why)
 	r = paths_make(data, 0700);
 	if (r == 0) {
 		e->data = realpath(data, NULL);
-		r = e->data ? 0 : -errno;
+		if (!e->data || access(e->data, W_OK | X_OK) < 0)
+			r = -errno;
 	}
-	if (r == 0 && access(e->data, W_OK | X_OK) < 0)
-		r = -errno;
 	if (r < 0)
 		return refuse(ret_why, r, "cannot use the data root %s: %s", data,
 			      strerrordesc_np(-r));

@@ -519,8 +519,8 @@ static void on_listed(struct call *call)
 		return;
 	}
 	n = cJSON_GetArraySize(items);
-	q->op->places = n > 0 ? calloc((size_t)n, sizeof(*q->op->places)) : NULL;
-	if (n > 0 && !q->op->places) {
+	q->op->places = calloc((size_t)MAX(n, 1), sizeof(*q->op->places));
+	if (!q->op->places) {
 		finish(q, -ENOMEM, NULL);
 		return;
 	}

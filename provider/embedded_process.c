@@ -187,7 +187,7 @@ int process_spawn(const struct process_plan *plan, struct process *ret)
 	int r;
 
 	r = spawn(plan, &pid);
-	if (r < 0)
+	if (r != 0)
 		return r;
 	r = process_open(pid, ret);
 	if (r < 0) {

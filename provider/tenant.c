@@ -226,6 +226,8 @@ void flight_begin(struct tenant *t, enum flight kind)
 	unlock(&t->provider->lock);
 }
 
+static void dispatch(struct tenant *t);
+
 void flight_end(struct tenant *t)
 {
 	struct provider *p = t->provider;
@@ -235,7 +237,7 @@ void flight_end(struct tenant *t)
 	       t->lock_fd < 0);
 	t->flight = FLIGHT_NONE;
 	t->in_round = false;
-	tenant_dispatch(t);
+	dispatch(t); /* the flight's reference is still there */
 	tenant_put(t);
 	if (in_round)
 		janitor_landed(p);
