@@ -27,7 +27,7 @@ void file_stat(struct request *r)
 {
 	const struct stat_args *a = r->args;
 	char path[PATH_MAX], mode[11];
-	struct stat st;
+	struct stat st = { 0 };
 	struct jw *w;
 	int e = sandbox_path(r->srv, a->path, path);
 
@@ -119,7 +119,7 @@ static int move_up(struct removal *d, int dirfd, const char *name)
  */
 static int remove_dir(struct removal *d, int dirfd, const char *name, unsigned depth)
 {
-	struct stat st;
+	struct stat st = { 0 };
 	int fd, r;
 
 	if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0)
@@ -171,7 +171,7 @@ static int remove_contents(struct removal *d, int fd, unsigned depth)
 static int remove_tree(struct request *r, const char *path)
 {
 	struct removal d = { .r = r, .rootfd = -1 };
-	struct stat st;
+	struct stat st = { 0 };
 	unsigned moved;
 	int e, fd;
 

@@ -225,6 +225,7 @@ static int name_tcp(int fd, char *name, size_t size, bool *ret_loopback)
 	socklen_t len = sizeof(addr);
 	char text[INET6_ADDRSTRLEN] = "";
 
+	memset(&addr, 0, sizeof(addr));
 	if (getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
 		return -errno;
 	if (addr.ss_family == AF_INET6) {

@@ -387,7 +387,7 @@ int options_read_key(int fd, char **ret)
 	size_t len = 0, start = 0;
 	char *key;
 
-	while (len < sizeof(line) && !memchr(line, '\n', len)) {
+	do {
 		ssize_t n = read(fd, line + len, sizeof(line) - len);
 
 		if (n < 0 && errno == EINTR)
@@ -397,7 +397,7 @@ int options_read_key(int fd, char **ret)
 		if (n == 0)
 			break;
 		len += (size_t)n;
-	}
+	} while (len < sizeof(line) && !memchr(line, '\n', len));
 	key = memchr(line, '\n', len);
 	if (key)
 		len = (size_t)(key - line);

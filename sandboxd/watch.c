@@ -820,11 +820,12 @@ int watch_start(struct server *srv)
 void watch_stop(struct server *srv)
 {
 	struct watch *watch = srv->watch;
+	struct watched *wd, *next;
 
 	if (!watch)
 		return;
-	while (watch->list)
-		watched_free(watch->list);
+	DL_FOREACH_SAFE (watch->list, wd, next)
+		watched_free(wd);
 	waits_free(watch->waits);
 	free(STEAL(srv->watch));
 }
