@@ -343,9 +343,9 @@ static void wait_until(int64_t at_ns)
 
 int main(int argc, char **argv)
 {
-	double ms = argc > 2 ? strtod(argv[1], NULL) : -1;
+	double ms = argc < 3 ? -1 : strtod(argv[1], NULL);
 
-	if (ms < 0 || ms > 10000)
+	if (argc < 3 || ms < 0 || ms > 10000)
 		die("usage: bench_relay ROUND-TRIP-MS LISTEN=TARGET…");
 	half_ns = (int64_t)(ms * 500000);
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);

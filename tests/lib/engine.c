@@ -172,7 +172,8 @@ static void run_script(const char *word)
 	int status = 0;
 
 	if (pid == 0) {
-		execl(script, script, word, (char *)NULL);
+		if (script)
+			execl(script, script, word, (char *)NULL);
 		_exit(127);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);

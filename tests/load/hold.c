@@ -68,7 +68,7 @@ static int open_all(struct hold *h, const char *first, int rcvbuf)
 	int64_t deadline = clock_ms() + OPEN_LIMIT_MS;
 	int64_t next_check = clock_ms();
 
-	h->fds = malloc(h->o->connections * sizeof(*h->fds));
+	h->fds = calloc(h->o->connections, sizeof(*h->fds));
 	if (!h->fds)
 		return -ENOMEM;
 	for (unsigned i = 0; i < h->o->connections; i++)

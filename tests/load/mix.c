@@ -427,14 +427,14 @@ static void mix_release(struct mix *m)
 
 static int mix_init(struct mix *m, unsigned features)
 {
-	m->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (m->epoll_fd < 0)
-		return -errno;
 	m->slots = calloc(m->o->clients, sizeof(*m->slots));
 	m->stats = calloc(ops_count, sizeof(*m->stats));
 	m->buffer = malloc(READ_SIZE);
 	if (!m->slots || !m->stats || !m->buffer)
 		return -ENOMEM;
+	m->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (m->epoll_fd < 0)
+		return -errno;
 	for (unsigned i = 0; i < m->o->clients; i++) {
 		struct slot *s = &m->slots[i];
 
