@@ -23,8 +23,11 @@
 #define MUST_CHECK             __attribute__((warn_unused_result))
 #define UNUSED                 __attribute__((unused))
 
-/* char *p CLEANUP_FREE = NULL; */
-#define CLEANUP(fn)  __attribute__((cleanup(fn)))
+/*
+ * char *p CLEANUP_FREE = NULL;
+ * The cleanup is a use of the last value, which clang's analyzer would call a dead store.
+ */
+#define CLEANUP(fn)  __attribute__((cleanup(fn), unused))
 #define CLEANUP_FREE CLEANUP(cleanup_free_)
 #define CLEANUP_FD   CLEANUP(cleanup_fd_)
 
