@@ -47,6 +47,7 @@ programs_for_all() {
 		cp "$dir/$program" "$T/bin/"
 	done
 	SANDBOXD=$T/bin/threadfs-sandboxd
+	# shellcheck disable=SC2034 # for mount.bash
 	THREADFS=$T/bin/threadfs
 }
 
