@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 #include <utlist.h>
 
 #include "absent.h"
@@ -46,7 +47,8 @@ void file_unstage(struct node *n)
 	struct handle *h;
 
 	/* An unlinked one is all that its readers have. */
-	if (!n->stage || !stage_is_clean(n->stage) || !n->parent || n->unborn)
+	if (!n->stage || !stage_is_clean(n->stage) || !n->parent || n->unborn ||
+	    (n->writers > 0 && stage_is_needed(n->stage)))
 		return;
 	DL_FOREACH (n->handles, h) {
 		if (h->reading > 0)
@@ -142,7 +144,8 @@ static int turn_to_reader(struct handle *h)
 	if (h->reader)
 		;
 	else if (c && c->state == CONTENT_HERE)
-		r = reader_new_with(n, &c->version, c->bytes, h->content_end, &h->reader);
+		r = reader_new_with(n, &c->version, c->bytes, h->content_end, h->content_ms,
+				    &h->reader);
 	else if (h->pages.mode)
 		r = reader_new_after_pages(n, &h->pages, h->pages_ms, &h->reader);
 	else
@@ -441,10 +444,7 @@ void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_
 
 /* ---- read ---- */
 
-enum {
-	PAGE = 4096,
-	NOTICE_MS = 5 /* so long a notification may be on its way */
-};
+enum { NOTICE_MS = 5 /* so long a notification may be on its way */ };
 
 struct reading {
 	struct parked parked;
@@ -471,11 +471,36 @@ static void ask_reader(struct reading *rd)
 	free(rd);
 }
 
-/* It must not be sure of an end that the file has grown beyond. */
-static void tell_if_longer(struct node *n)
+static uint64_t answer_end(const struct reading *rd, const struct iovec *iov, int count)
 {
-	if (n->has_attr && n->attr.size > n->told_size)
+	uint64_t end = rd->op.offset;
+
+	for (int i = 0; i < count; i++)
+		end += iov[i].iov_len;
+	return end;
+}
+
+/*
+ * It must not be sure of an end that the file has grown beyond. But of an answer that ends before
+ * that, as it is of the version before, it must believe the end.
+ */
+static void tell_if_longer(const struct reading *rd, uint64_t end)
+{
+	struct node *n = rd->handle->node;
+
+	if (n->has_attr && n->attr.size > n->told_size &&
+	    (end >= n->attr.size || end == rd->op.offset + rd->op.size))
 		notify_attr_now(n->fs, n->ino);
+}
+
+/* What was refused is asked for again, perhaps in smaller pieces: that is not to be read ahead. */
+static bool is_second(struct node *n, const struct read_op *op)
+{
+	bool second = op->offset >= n->refused_from && op->offset < n->refused_to;
+
+	n->refused_from = second ? 0 : op->offset;
+	n->refused_to = second ? 0 : op->offset + op->size;
+	return second;
 }
 
 /*
@@ -485,20 +510,20 @@ static void tell_if_longer(struct node *n)
  * was to be read ahead, and it asks again page by page. If it was told something since then, or
  * just before, even that is refused, and whoever reads gets the error.
  */
-static bool is_misled(struct reading *rd, const struct iovec *iov, int count)
+static bool is_misled(struct reading *rd, uint64_t end)
 {
 	struct node *n = rd->handle->node;
-	uint64_t end = rd->op.offset, asked = end + rd->op.size, believed;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t asked = rd->op.offset + rd->op.size, believed;
 
-	for (int i = 0; i < count; i++)
-		end += iov[i].iov_len;
 	if (rd->asked == OF_STAGE || rd->direct || end >= asked)
 		return false;
 	/* It asks for whole pages, and not for those behind the one with the end. */
-	believed = MAX(MIN(asked, n->told_size), asked - MIN(asked, PAGE - 1));
+	believed = MAX(MIN(asked, n->told_size), asked - MIN(asked, page - 1));
 	if (end >= believed)
 		return false;
-	if (rd->op.size > PAGE || n->noticed_ms + NOTICE_MS > rd->asked_ms)
+	if ((rd->op.size > page && !is_second(n, &rd->op)) ||
+	    n->noticed_ms + NOTICE_MS > rd->asked_ms)
 		return true;
 	n->told_size = end;
 	return false;
@@ -508,25 +533,27 @@ static void read_done(struct read_op *op, int err, const struct iovec *iov, int 
 {
 	struct reading *rd = CONTAINER_OF(op, struct reading, op);
 	struct fs *fs = rd->parked.fs;
+	uint64_t end = answer_end(rd, iov, count);
 
 	content_unref(STEAL(rd->content));
 	if (rd->asked == OF_CONTENT && err == -EAGAIN) {
 		ask_reader(rd);
 		return;
 	}
-	if (rd->asked == OF_CONTENT && count > 0)
-		rd->handle->content_end =
-			MAX(rd->handle->content_end, rd->op.offset + iov->iov_len);
+	if (rd->asked == OF_CONTENT && count > 0) {
+		rd->handle->content_end = MAX(rd->handle->content_end, end);
+		rd->handle->content_ms = clock_ms();
+	}
 	rd->handle->reading--;
 	if (err == -ESTALE) {
 		/* Pages of the old version are not for the next one who opens it. */
 		rd->handle->node->kept.mode = 0;
 		node_void_attr(rd->handle->node);
 	}
-	if (err == 0 && is_misled(rd, iov, count))
+	if (err == 0 && is_misled(rd, end))
 		err = -ESTALE;
 	else if (err == 0 && rd->asked != OF_STAGE)
-		tell_if_longer(rd->handle->node);
+		tell_if_longer(rd, end);
 	if (err < 0) {
 		parked_err(&rd->parked, err);
 	} else {

@@ -20,6 +20,7 @@ struct handle {
 	bool direct;       /* writes past the kernel's pages: see has_direct_writer() in file.c */
 	struct content *content; /* counted; serves it while the file is that version; or NULL */
 	uint64_t content_end;    /* so far that was handed out */
+	int64_t content_ms;      /* when some was last */
 	struct reader *reader;   /* NULL: not needed yet */
 	struct attr pages;       /* the version that the kernel had pages of; mode 0: none */
 	int64_t pages_ms;        /* when that was */

@@ -51,8 +51,9 @@ static int open_place(const char *mountpoint)
 		return fd;
 	r = fstat(fd, &st) < 0 ? -errno : paths_runtime(&runtime);
 	close(fd);
-	if (r < 0 || asprintf(&path, "%s/automount-%u:%u", runtime, major(st.st_dev),
-			      minor(st.st_dev)) < 0) {
+	/* Those of one map are directories of one file system. */
+	if (r < 0 || asprintf(&path, "%s/automount-%u:%u:%ju", runtime, major(st.st_dev),
+			      minor(st.st_dev), (uintmax_t)st.st_ino) < 0) {
 		path = NULL;
 		return -1;
 	}

@@ -49,6 +49,8 @@ struct node {
 	uint64_t nlookup;      /* the kernel's count */
 	uint64_t told_size;    /* what it was last told of the size, or can tell from a read */
 	int64_t noticed_ms;    /* when it was notified of a change of this itself */
+	uint64_t refused_from; /* of a read that was refused, as it was misled of the size */
+	uint64_t refused_to;   /* 0: none was */
 	int64_t told_ms;       /* when it got an answer about this, or about a name in it */
 	struct absent *absent; /* names that it was told are not there: absent.h */
 	unsigned refs;         /* ours: children, open files, operations */

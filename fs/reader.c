@@ -546,7 +546,7 @@ int reader_new_after_pages(struct node *n, const struct attr *version, int64_t s
 }
 
 int reader_new_with(struct node *n, const struct attr *version, const char *bytes,
-		    uint64_t handed_out, struct reader **ret)
+		    uint64_t handed_out, int64_t since_ms, struct reader **ret)
 {
 	struct reader *r = make(n, version);
 	struct iovec iov = { (char *)(uintptr_t)bytes, handed_out };
@@ -565,6 +565,7 @@ int reader_new_with(struct node *n, const struct attr *version, const char *byte
 		take_sample(&r->last, handed_out, &iov, 1);
 		r->first = r->last;
 		r->touched = true;
+		r->handed_ms = since_ms;
 	}
 	*ret = r;
 	return 0;

@@ -25,10 +25,10 @@ int reader_new_after_pages(struct node *n, const struct attr *version, int64_t s
 			   struct reader **ret) MUST_CHECK;
 /*
  * The same with the bytes of the version, all of them, of which those up to handed_out were handed
- * out: for one who was served otherwise so far.
+ * out, the last ones at since_ms: for one who was served otherwise so far.
  */
 int reader_new_with(struct node *n, const struct attr *version, const char *bytes,
-		    uint64_t handed_out, struct reader **ret) MUST_CHECK;
+		    uint64_t handed_out, int64_t since_ms, struct reader **ret) MUST_CHECK;
 /* What waits must have been cancelled. NULL is fine. */
 void reader_free(struct reader *r);
 

@@ -147,6 +147,11 @@ bool stage_is_clean(const struct stage *s)
 	       !s->settlers && !s->keepers;
 }
 
+bool stage_is_needed(const struct stage *s)
+{
+	return s->append_error || s->held > 0;
+}
+
 void stage_set_attr(struct stage *s, int mode, const struct timespec *mtime)
 {
 	if (mtime && mtime->tv_nsec == UTIME_OMIT)
