@@ -304,24 +304,24 @@ static void make(struct quest *q)
 
 /* ---- lookup and mkdir ---- */
 
+/* One that is given by its address is there or not. */
+static bool can_make(const struct fs *fs)
+{
+	return fs->opt->source != SOURCE_URL;
+}
+
 static void found(struct call *call)
 {
 	struct quest *q = call->ctx;
 	int err = q->interrupted ? -EINTR : call->error;
 
 	call_release(call);
-	if (err == -ENOENT && q->fs->opt->autocreate && !q->makes) {
+	if (err == -ENOENT && can_make(q->fs) && (q->makes || q->fs->opt->autocreate))
 		make(q);
-		return;
-	}
-	if (q->makes && (err == 0 || err == -ENOENT)) {
-		if (err == 0)
-			quest_end(q, -EEXIST);
-		else
-			make(q);
-		return;
-	}
-	quest_end(q, err);
+	else if (q->makes && (err == 0 || err == -ENOENT))
+		quest_end(q, err == 0 ? -EEXIST : -EPERM);
+	else
+		quest_end(q, err);
 }
 
 static void quest_listed(void *ctx, int err, char **names, size_t count)

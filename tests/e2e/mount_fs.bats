@@ -39,6 +39,10 @@ here() {
 	cmp "$T/in" workspace/in
 	cmp "$T/in" "$T/url.data/workspace/in"
 	is EPERM rmdir "$M/threads/default"
+	# no other one can be made, nor stays as one that could not be
+	is EPERM mkdir "$M/threads/another"
+	is ENOENT stat "$M/threads/another"
+	same "$(ls "$M/threads")" default
 	# it is not ours to stop
 	mount_stop
 	kill -0 "$SANDBOXD_PID"
