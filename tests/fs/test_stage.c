@@ -7,6 +7,23 @@
 
 /* ---- new files ---- */
 
+struct look {
+	const struct node *n;
+	bool unborn, has_attr, fresh;
+	uint64_t size;
+};
+
+/* On the loop, where events come. */
+static void do_look(void *ctx)
+{
+	struct look *l = ctx;
+
+	l->unborn = l->n->unborn;
+	l->has_attr = l->n->has_attr;
+	l->fresh = node_is_fresh(l->n);
+	l->size = l->n->attr.size;
+}
+
 static void test_new_files(void **state)
 {
 	static const size_t sizes[] = { 0, 1, 5000, MIB - 1, MIB, 7 * MIB + 13 };
@@ -16,6 +33,7 @@ static void test_new_files(void **state)
 		char *bytes CLEANUP_FREE = make_content(sizes[i], (unsigned)i);
 		char name[16];
 		struct staged f;
+		struct look l;
 
 		snprintf(name, sizeof(name), "x%zu", i);
 		f = open_new(r, name);
@@ -24,10 +42,12 @@ static void test_new_files(void **state)
 		assert_true(shows(&f, bytes, sizes[i]));
 		assert_int_equal(flush(&f), 0);
 		assert_true(is_there(r, name, bytes, sizes[i]));
-		assert_false(f.n->unborn);
-		assert_true(f.n->has_attr);
-		assert_int_equal(f.n->attr.size, sizes[i]);
-		assert_false(node_is_fresh(f.n)); /* the rest is asked for when it is wanted */
+		l.n = f.n;
+		fsrig_run(r, do_look, &l);
+		assert_false(l.unborn);
+		assert_true(l.has_attr);
+		assert_int_equal(l.size, sizes[i]);
+		assert_false(l.fresh); /* the rest is asked for when it is wanted */
 		assert_true(fsrig_wait(r, is_clean, &f));
 		assert_true(shows(&f, bytes, sizes[i]));
 		close_staged(&f);
