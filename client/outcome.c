@@ -55,7 +55,7 @@ int outcome_text(const cJSON *obj, const char *key, char **ret, size_t *ret_len)
 
 	if (text && !cJSON_IsNull(text) && !cJSON_IsString(text))
 		return -EBADMSG;
-	copy = strdup(answer_str(obj, key) ?: "");
+	copy = strdup(text && cJSON_IsString(text) ? text->valuestring : "");
 	if (!copy)
 		return -ENOMEM;
 	*ret_len = json_restore_nul(copy);
