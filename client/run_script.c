@@ -340,7 +340,8 @@ void run_script_feed(struct buf *to, const char *id, const struct run_piece *pie
 /*
  * A run in a shell: its children get the signal, the shell SIGUSR2 if it knows
  * what that means (it may have become another program). If there are no
- * children and the run goes on nevertheless it gets the signal, too.
+ * children and the run goes on nevertheless it gets the signal, too. So do children that it
+ * was just making: bash hears of a signal when they have ended.
  */
 #define KILL_IN_SHELL                                                                              \
 	" if [ ! -e $d/started ]; then echo $((128 + g)) 0 0 9<>$d/rc.t >&9; mv -f $d/rc.t $d/rc;" \
@@ -349,11 +350,15 @@ void run_script_feed(struct buf *to, const char *id, const struct run_piece *pie
 	" alive $d/sup || exit 0; sleep .01; done; alive $d/sh/shell || exit 0;"                   \
 	" read -r c i <$d/sh/shell; w=$(tr -s '\\n' ' ' <$d/before);"                              \
 	" kin() { family $c \"$w\"; f=${f/ $c / }; };"                                             \
+	" late() { f=; for p in $(cat /proc/$c/task/$c/children 2>/dev/null); do"                  \
+	" [[ \" $w $z \" == *\" $p \"* ]] || f+=\" $p\"; done;"                                    \
+	" [ ! -e $d/rc ] || exit 0; z+=\"$f \"; hit; };"                                           \
 	" while read -r k v; do [ $k != SigCgt: ] || u=$v; done </proc/$c/status; kin;"            \
-	" if ((0x${u:-0} & 0x800)); then kill -USR2 $c; else kill -$g $c; fi 2>/dev/null; hit;"    \
-	" for i in {1..100}; do [ ! -e $d/rc ] || exit 0; sleep .02; [ $g != 9 ] || { kin; hit; "  \
-	"};"                                                                                       \
-	" done; kin; if [ $g = 9 ] || [ -z \"${f// }\" ]; then [ -e $d/rc ] || kill -$g $c; fi;"
+	" if ((0x${u:-0} & 0x800)); then l=1; kill -USR2 $c; else l=; kill -$g $c; fi"             \
+	" 2>/dev/null; hit;"                                                                       \
+	" z=$f; for i in {1..100}; do [ ! -e $d/rc ] || exit 0; sleep .02;"                        \
+	" if [ $g = 9 ]; then kin; hit; elif [ $l ]; then late; fi; done;"                         \
+	" kin; if [ $g = 9 ] || [ -z \"${f// }\" ]; then [ -e $d/rc ] || kill -$g $c; fi;"
 
 #define KILL_ALONE                                                                                 \
 	" for i in {1..100}; do [ ! -e $d/rc ] || exit 0; [ ! -s $d/child ] || break;"             \
