@@ -557,8 +557,7 @@ static void read_done(struct read_op *op, int err, const struct iovec *iov, int 
 	if (err < 0) {
 		parked_err(&rd->parked, err);
 	} else {
-		for (int i = 0; i < count; i++)
-			fs->totals.bytes_read += iov[i].iov_len;
+		fs->totals.bytes_read += end - rd->op.offset;
 		parked_iov(&rd->parked, iov, count);
 	}
 	free(rd);
