@@ -29,6 +29,10 @@ struct handle {
 	struct handle *prev, *next; /* node->handles */
 };
 
+/* The node's content, if it is here or coming, else a reader; who may have pages needs none yet. */
+int file_begin_reading(struct handle *h, bool has_pages) MUST_CHECK;
+/* Has a reader afterwards, of the file as it is now. */
+int file_turn_to_reader(struct handle *h) MUST_CHECK;
 /* Makes n->stage for somebody who writes (only appends, if so). 0 if there is one. */
 int file_stage(struct node *n, bool appends) MUST_CHECK;
 /* No stage any more, if all that was written is in the sandbox and nobody waits for a read. */
