@@ -402,8 +402,9 @@ void run_script_drop(struct buf *to, const char *id)
 /*
  * Whoever makes `once` decides: the start, which is through then (that is what
  * the lock is for) and is ended as others are, or we, and then it finds the bar
- * instead, removes it and ends. If it never comes the bar goes after a while
- * (and who sees to that has left the session when we end: that may be ended then).
+ * instead, removes it and ends. If it never comes, or is ended in the middle of that, what is
+ * there goes after a while (and who sees to that has left the session when we end: that may
+ * be ended then).
  *
  * The directory is moved away first: nobody can put something into it meanwhile.
  */
@@ -415,7 +416,7 @@ void run_script_undo(struct buf *to, const char *id, bool adrift)
 		buf_puts(to, LOCK
 			 " mkdir -m 700 -p $d && : >|$d/bar || exit;"
 			 " if mkdir $d/once 2>/dev/null; then exec 8<&-; r=$(setsid \"$BASH\" -c"
-			 " 'exec >/dev/null; for i in {1..50}; do sleep .1; [ -e $1/bar ] || exit;"
+			 " 'exec >/dev/null; for i in {1..50}; do sleep .1; [ -e $1/bar ] || break;"
 			 " done; rm -rf $1' threadfs-bar $d </dev/null 2>/dev/null &); exit; fi;"
 			 " exec 8<&-;");
 	buf_puts(to, " ( ");

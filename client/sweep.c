@@ -17,6 +17,7 @@
 enum {
 	SWEEP_MS = 10000,
 	FAREWELL_MS = 500,
+	PAUSE_MS = 50, /* then twice as long each time */
 };
 
 struct broom {
@@ -24,30 +25,54 @@ struct broom {
 	struct call call;
 	struct exchange x;
 	bool in_shell;
+	ev_timer again;
+	unsigned tries;
 	char *script, *at_close;
 };
+
+static void send_script(struct broom *b);
+
+static void on_again(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	send_script(w->data);
+}
+
+/* It was refused: the server has no session to spare, perhaps in a moment. */
+static void pause_sweep(struct broom *b)
+{
+	ev_timer_init(&b->again, on_again, (PAUSE_MS << MIN(b->tries, 6U)) / 1e3, 0.);
+	b->again.data = b;
+	b->tries++;
+	ev_timer_start(loop_ev(b->op.sb->loop), &b->again);
+}
 
 static void on_swept(struct exchange *x, int err)
 {
 	struct broom *b = CONTAINER_OF(x, struct broom, x);
 	struct answer a CLEANUP_ANSWER = { 0 };
-	const char *session = NULL;
+	int r = reply_decode(&a, x, err);
+	const char *session = r == 0 ? answer_str(a.data, "session_id") : NULL;
 
-	if (reply_decode(&a, x, err) == 0)
-		session = answer_str(a.data, "session_id");
+	if (a.no_route && !b->in_shell) {
+		b->in_shell = true;
+		send_script(b);
+		return;
+	}
+	if (r < 0 && err == 0 && !a.no_route) {
+		pause_sweep(b);
+		return;
+	}
 	if (session) /* a command without one leaves a new one behind */
 		session_end_id(x->op->sb, b->in_shell ? SESSION_SHELL : SESSION_BASH, session);
 	op_finish(&b->op, 0);
 }
 
-static void start_sweep(struct op *op)
+static void send_script(struct broom *b)
 {
-	struct broom *b = (struct broom *)op;
 	struct jw w;
 
-	/* Every server has the shell. */
-	b->in_shell = op->sb->features.bash != YES;
-	exchange_init(&b->x, op, "POST", b->in_shell ? "/v1/shell/exec" : "/v1/bash/exec",
+	exchange_release(&b->x);
+	exchange_init(&b->x, &b->op, "POST", b->in_shell ? "/v1/shell/exec" : "/v1/bash/exec",
 		      on_swept);
 	b->x.idempotent = true;
 	jw_init(&w, &b->x.body);
@@ -58,9 +83,21 @@ static void start_sweep(struct op *op)
 	exchange_start(&b->x);
 }
 
+/* Every server has the shell, but few sessions of it: first the other, unless it is known. */
+static void start_sweep(struct op *op)
+{
+	struct broom *b = (struct broom *)op;
+
+	b->in_shell = op->sb->features.bash == NO;
+	send_script(b);
+}
+
 static void release_sweep(struct op *op)
 {
-	exchange_release(&((struct broom *)op)->x);
+	struct broom *b = (struct broom *)op;
+
+	ev_timer_stop(loop_ev(op->sb->loop), &b->again);
+	exchange_release(&b->x);
 }
 
 static void broom_free(struct broom *b)

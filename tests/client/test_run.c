@@ -725,6 +725,27 @@ static void test_a_cancelled_start(void **state)
 	assert_leaves_nothing(f);
 }
 
+/* Nor if the server has no session to spare at first for what removes it. */
+static void test_a_cancelled_start_of_a_busy_server(void **state)
+{
+	struct fixture *f = *state;
+	struct call *c = new_call(30000);
+	const char *exec = f->has_bash ? "/v1/bash/exec$" : "/v1/shell/exec$";
+	char *name = NULL;
+
+	ROGUE_ADD(f->rogue, .path = exec, .body_contains = "threadfs-bar", .times = 2,
+		  .action = ROGUE_ANSWER,
+		  .reply = { .status = 429,
+			     .body = "{\"success\":false,\"message\":\"session limit reached\"}" });
+	ROGUE_ADD(f->rogue, .path = exec, .times = 1, .delay_ms = ROGUE_UNTIL_RELEASED);
+	sandbox_run_start(f->sb, c, &(struct run_spec){ .script = "sleep 60", .len = 8 }, &name);
+	WAIT_UNTIL(rogue_count_body(f->rogue, "POST", exec, "/once") == 1);
+	call_cancel(c);
+	assert_int_equal(finish_call(c), -ECANCELED);
+	WAIT_UNTIL(rogue_count_body(f->rogue, "POST", exec, "threadfs-bar") == 3);
+	assert_leaves_nothing(f);
+}
+
 /* Nor does one whose client goes, with the shell that it was for. */
 static void test_a_start_at_the_end(void **state)
 {
@@ -794,6 +815,7 @@ int main(void)
 		FIXTURE_TEST(test_feed_that_is_not_read),
 		FIXTURE_TEST(test_drop),
 		FIXTURE_TEST(test_a_cancelled_start),
+		FIXTURE_TEST(test_a_cancelled_start_of_a_busy_server),
 		FIXTURE_TEST(test_a_start_at_the_end),
 		FIXTURE_TEST(test_one_request_each),
 	};
