@@ -60,8 +60,9 @@ static int on_data(void *ctx, const void *bytes, size_t len)
 
 	if (!f->owner)
 		return -ECANCELED;
+	/* Only a server that does not say how much there is gets here: the file has grown. */
 	if (len > f->to - f->at)
-		return -EBADMSG;
+		return -ESTALE;
 	if (f->at < f->from)
 		old = MIN(len, f->from - f->at);
 	if (old > 0 && !matches(f, bytes, old)) {

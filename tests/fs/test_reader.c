@@ -456,6 +456,34 @@ static void test_grown(void **state)
 	close_file(&f);
 }
 
+/* On a thread of the proxy's. */
+static int without_length(void *ctx UNUSED, const struct rogue_request *request UNUSED,
+			  struct rogue_reply *reply)
+{
+	reply->headers = "Content-Type: application/octet-stream\r\n";
+	reply->chunked = true;
+	return 0;
+}
+
+/* A server that does not say how long it is: more than was expected is no broken answer. */
+static void test_grown_without_length(void **state)
+{
+	struct fsrig *r = *state;
+	struct file f;
+	bool good;
+
+	make_file(r, "a", 1000, 1);
+	open_file(r, &f, "a");
+	append_content(r, "a", 1000, 1500, 1);
+	ROGUE_ADD(r->f->rogue, .path = "/v1/file/download", .action = ROGUE_REPLACE,
+		  .handler = without_length);
+	assert_int_equal(read_through(&f, 0, 1, &good), 1500);
+	assert_true(good);
+	assert_int_equal(r->fs.totals.retried, 0);
+	close_file(&f);
+	rogue_clear(r->f->rogue);
+}
+
 /* It is longer, but not the same. */
 static void test_grown_and_different(void **state)
 {
@@ -1181,6 +1209,7 @@ int main(void)
 		FSRIG_TEST(test_replaced_while_reading),
 		FSRIG_TEST(test_overwritten_in_place),
 		FSRIG_TEST(test_grown),
+		FSRIG_TEST(test_grown_without_length),
 		FSRIG_TEST(test_grown_and_different),
 		FSRIG_TEST(test_emptied),
 		FSRIG_TEST(test_removed),
