@@ -8,7 +8,7 @@ setup_file() {
 	machine_prepare
 	etc=$MACHINE/etc
 	mkdir -p "$etc"/threadfs "$etc"/systemd/system/multi-user.target.wants
-	touch "$etc"/threadfs/{agents,boot,given}.yaml
+	touch "$etc"/threadfs/{agents,boot,given,two-words}.yaml
 	echo SOURCE=http://127.0.0.1:8080 >"$etc/threadfs/given.env"
 	# What is there at boot: a service, somebody who needs it, a line of fstab.
 	ln -s "$(unit_file)" "$etc/systemd/system/multi-user.target.wants/threadfs@boot.service"
@@ -231,6 +231,23 @@ cleared() {
 	wait_until state srv-agents.mount inactive # systemd takes its time to notice
 }
 
+# fstab LINE: the only one from now on.
+fstab() {
+	machine bash -c 'echo "$1" >/etc/fstab && systemctl daemon-reload' _ "$1"
+}
+
+@test "a name with a dash, on a disk of its own" {
+	fstab 'disk /srv/two-words tmpfs noauto 0 0'
+	machine systemctl start threadfs@two-words
+	mounted /srv/two-words
+	use /srv/two-words
+	machine systemctl stop threadfs@two-words
+	[ "$(machine findmnt -n -o FSTYPE -M /srv/two-words)" = tmpfs ]
+	machine systemctl stop 'srv-two\x2dwords.mount'
+	nothing_of /srv/two-words
+	fstab ''
+}
+
 @test "the example of a .mount" {
 	cp "$(find "$MACHINE/install" -name srv-agents.mount)" "/proc/$MACHINE_PID/root/etc/systemd/system/"
 	machine systemctl daemon-reload
@@ -247,11 +264,6 @@ cleared() {
 	wait_until nothing_of /srv/agents
 	machine rm /etc/systemd/system/srv-agents.mount
 	machine systemctl daemon-reload
-}
-
-# fstab LINE: the only one from now on.
-fstab() {
-	machine bash -c 'echo "$1" >/etc/fstab && systemctl daemon-reload' _ "$1"
 }
 
 @test "fstab: mounted when somebody goes there, and only as long" {
@@ -318,8 +330,9 @@ before() {
 
 # The last test: it turns the machine off.
 @test "the machine goes off while it is mounted" {
-	machine systemctl start threadfs@agents needs
+	machine systemctl start threadfs@agents threadfs@two-words needs
 	use /srv/agents
+	use /srv/two-words
 	machine_poweroff
 	journalctl -D "$MACHINE/journal" -o cat | sed -n '/^Received SIGRTMIN/,$p' >"$MACHINE/log"
 	grep "^threadfs@agents.service: Deactivated successfully" "$MACHINE/log"
@@ -328,6 +341,8 @@ before() {
 	before '^Stopped needs.service' '^Stopping threadfs@boot.service'
 	before '^Stopped threadfs@boot.service' '^Unmounting srv-boot.mount'
 	before '^Stopped threadfs@agents.service' '^Unmounting srv-agents.mount'
+	before '^Stopped threadfs@two-words.service' '^Unmounting srv-two.x2dwords.mount'
+	refute journalctl -D "$MACHINE/journal" -o cat -g 'ordering cycle'
 	# In all its life nothing that a sanitizer or an assert() would say.
 	refute journalctl -D "$MACHINE/journal" -o cat -g 'Sanitizer: |runtime error: |Assertion `'
 }
