@@ -2,8 +2,8 @@
  * threadfs: reads the command line of every command and hands over (cmd.h).
  * Called as mount.threadfs it is what mount(8) runs. One thread.
  *
- * Wrong usage is one line with a hint, and exit status 2; everything else that
- * fails is one line, and 1.
+ * Wrong usage is one line with a hint, and exit status 2, which is also that of wrong settings;
+ * everything else that fails is one line, and 1.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -193,9 +193,10 @@ static int read_settings(const struct mount_args *a, struct options *o)
 			return wrong("mount", "%s", why.len > 0 ? why.data : "out of memory");
 	if (r == 0)
 		r = options_finish(o, &why);
-	if (r < 0)
-		cmd_fail("%s", why.len > 0 ? why.data : strerrordesc_np(-r));
-	return r;
+	if (r == 0)
+		return RUN;
+	cmd_fail("%s", why.len > 0 ? why.data : strerrordesc_np(-r));
+	return r == -ENOMEM ? r : WRONG;
 }
 
 /* Whether it will do is cmd_mount()'s to find out. What a dead daemon left there goes first. */

@@ -143,7 +143,7 @@ end_pods() {
 	[ "$status" = 1 ]
 	[[ $output == "threadfs: $PROVISIONER_URL: the provisioner refuses the API key" ]]
 	run env -u PROVISIONER_API_KEY "$THREADFS" mount --config "$CONFIG" "$T"
-	[ "$status" = 1 ]
+	[ "$status" = 2 ]
 	[[ $output == *"the environment variable 'PROVISIONER_API_KEY' is not set"* ]]
 	run "$THREADFS" mount "provisioner:$PROVISIONER_URL" "$T"
 	[ "$status" = 1 ]
@@ -224,11 +224,11 @@ end_pods() {
 @test "mistakes in config.yaml are named with their line" {
 	printf 'sandbox:\n  replicas: many\n' >"$CONFIG"
 	run "$THREADFS" mount --config "$CONFIG" "$T"
-	[ "$status" = 1 ]
+	[ "$status" = 2 ]
 	same "$output" "threadfs: $CONFIG:2: replicas: 'many': expected a number from 0 to 100000"
 	printf 'sandbox:\n  use: x\n bad\n' >"$CONFIG"
 	run "$THREADFS" mount --config "$CONFIG" "$T"
-	[ "$status" = 1 ]
+	[ "$status" = 2 ]
 	[[ $output == "threadfs: $CONFIG:3: "* ]]
 	printf 'threadfs:\n  lingerr: 3\n' >"$CONFIG"
 	run "$THREADFS" mount --config "$CONFIG" "$T"

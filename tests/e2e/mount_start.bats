@@ -54,13 +54,13 @@ opts() {
 	refused 2 "*too many*" mount embedded: "$M" "$M"
 	refused 2 "*unknown command 'muont': did you mean 'mount'?*" muont "$M"
 	refused 2 "*api_key_file*" mount -o api_key=abc "$M"
-	THREADFS_LINGER=soon refused 1 "*THREADFS_LINGER*" mount "$M"
+	THREADFS_LINGER=soon refused 2 "*THREADFS_LINGER*" mount "$M"
 	[ ! -e "$T/data" ]
 }
 
 @test "unknown sources" {
 	refused 2 "*unknown source 'foo:'*embedded:*" mount foo: "$M"
-	refused 1 "*expected provisioner:http://HOST:8002*" mount provisioner: "$M"
+	refused 2 "*expected provisioner:http://HOST:8002*" mount provisioner: "$M"
 	refused 1 "*http://127.0.0.1:9: the provisioner does not answer*" \
 		mount provisioner:http://127.0.0.1:9 "$M"
 	refused 2 "*source*" mount http:// "$M"
@@ -71,14 +71,14 @@ opts() {
 
 @test "bad config files: the file, the line, the key" {
 	printf 'threadfs:\n  linger: 3\n  replicsa: 2\n' >"$T/c.yaml"
-	refused 1 "*$T/c.yaml:3: *replicsa*did you mean 'replicas'?*" mount --config "$T/c.yaml" "$M"
+	refused 2 "*$T/c.yaml:3: *replicsa*did you mean 'replicas'?*" mount --config "$T/c.yaml" "$M"
 	printf 'threadfs: [\n' >"$T/c.yaml"
-	refused 1 "*$T/c.yaml:*" mount --config "$T/c.yaml" "$M"
+	refused 2 "*$T/c.yaml:*" mount --config "$T/c.yaml" "$M"
 	printf 'sandbox:\n  idle_timeout: never\n' >"$T/c.yaml"
-	refused 1 "*$T/c.yaml:2: *idle_timeout*" mount --config "$T/c.yaml" "$M"
+	refused 2 "*$T/c.yaml:2: *idle_timeout*" mount --config "$T/c.yaml" "$M"
 	printf 'threadfs:\n  api_key: abc\n' >"$T/c.yaml"
-	refused 1 "*$T/c.yaml:2: *secret*" mount --config "$T/c.yaml" "$M"
-	refused 1 "*$T/none.yaml*No such file*" mount --config "$T/none.yaml" "$M"
+	refused 2 "*$T/c.yaml:2: *secret*" mount --config "$T/c.yaml" "$M"
+	refused 2 "*$T/none.yaml*No such file*" mount --config "$T/none.yaml" "$M"
 }
 
 @test "a good config file, overruled by the environment, overruled by -o" {
@@ -204,7 +204,7 @@ time.sleep(1000)' >"$T/port" 3>&- &
 	[ "${#lines[@]}" = 1 ]
 	[[ $output == *key* ]]
 	not_mounted "$M"
-	refused 1 "*$T/none*" mount -o "cache=$T/cache,api_key_file=$T/none" "$url" "$M"
+	refused 2 "*$T/none*" mount -o "cache=$T/cache,api_key_file=$T/none" "$url" "$M"
 	mount_start "$url" -o "api_key_file=$T/key"
 	[ "$(ls "$M/threads")" = default ]
 	echo x >"$M/threads/default/f"

@@ -8,7 +8,9 @@ setup_file() {
 	machine_prepare
 	etc=$MACHINE/etc
 	mkdir -p "$etc"/threadfs "$etc"/systemd/system/multi-user.target.wants
-	touch "$etc"/threadfs/{agents,boot,given,two-words}.yaml
+	touch "$etc"/threadfs/{agents,boot,given,two-words,nowhere}.yaml
+	printf 'threadfs:\n  lingr: 3\n' >"$etc/threadfs/wrong.yaml"
+	echo SOURCE=foo: >"$etc/threadfs/nowhere.env"
 	echo SOURCE=http://127.0.0.1:8080 >"$etc/threadfs/given.env"
 	# What is there at boot: a service, somebody who needs it, a line of fstab.
 	ln -s "$(unit_file)" "$etc/systemd/system/multi-user.target.wants/threadfs@boot.service"
@@ -176,6 +178,21 @@ starting() {
 	nothing_of /srv/given
 }
 
+# failed_for_good UNIT: and it was not tried again.
+failed_for_good() {
+	state "$1" failed && [ "$(show ExecMainStatus "$1")" = 2 ] && [ "$(show NRestarts "$1")" = 0 ]
+}
+
+@test "settings that are wrong are not tried again" {
+	refute machine systemctl start threadfs@wrong
+	failed_for_good threadfs@wrong
+	wait_until said threadfs@wrong "unknown key 'lingr': did you mean 'linger'?"
+	refute machine systemctl start threadfs@nowhere
+	failed_for_good threadfs@nowhere
+	wait_until said threadfs@nowhere "unknown source 'foo:'"
+	machine systemctl reset-failed threadfs@wrong threadfs@nowhere
+}
+
 restarted() {
 	[ "$(show NRestarts threadfs@agents)" = 1 ] && state threadfs@agents active
 }
@@ -286,12 +303,16 @@ fstab() {
 }
 
 @test "a user's own service" {
-	local unit=threadfs@agents pid
+	local unit=threadfs@agents wrong=threadfs@wrong pid
 
 	machine systemctl start user@1000
 	machine_ann mkdir -p /home/ann/.config/threadfs
 	refute machine_ann systemctl --user start $unit # there is no agents.yaml
 	machine_ann touch /home/ann/.config/threadfs/agents.yaml
+	machine_ann bash -c 'echo "threadfs: {lingr: 3}" >~/.config/threadfs/wrong.yaml'
+	refute machine_ann systemctl --user start $wrong
+	[ "$(machine_ann systemctl --user is-failed $wrong)" = failed ]
+	[ "$(machine_ann systemctl --user show --value -p NRestarts $wrong)" = 0 ]
 	machine_ann systemctl --user start $unit
 	mounted /home/ann/agents
 	machine_ann mkdir /home/ann/agents/threads/demo
