@@ -114,10 +114,11 @@ void sandbox_op_lookup(fuse_req_t req, struct node *dir, const char *name)
 
 static void reply_attr(struct parked *p, struct node *n)
 {
+	double seconds = entry_attr_seconds(n); /* first: what it is about may be over after that */
 	struct stat st;
 
 	node_stat(n, &st);
-	parked_attr(p, &st, entry_attr_seconds(n));
+	parked_attr(p, &st, seconds);
 }
 
 static void got_attr(struct trip *t, int err)

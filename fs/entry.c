@@ -67,6 +67,8 @@ double entry_attr_seconds(const struct node *n)
 
 	if (n->stage)
 		return ATTR_SECONDS;
+	if (node_holds_size(n))
+		return 0;
 	/* A thread's root is shown from memory, whatever is known, and is in no watch. */
 	return n == n->thread->root ? ROOT_SECONDS : left;
 }

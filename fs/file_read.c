@@ -15,6 +15,7 @@
 #include "parked.h"
 #include "reader.h"
 #include "stage.h"
+#include "thread.h"
 
 /* ---- what serves a handle ---- */
 
@@ -193,6 +194,17 @@ static bool is_misled(struct reading *rd, uint64_t end)
 	return false;
 }
 
+static void note_short(struct reading *rd, uint64_t end)
+{
+	struct node *n = rd->handle->node;
+
+	if (rd->asked == OF_STAGE || rd->direct || n->stage || end >= rd->op.offset + rd->op.size)
+		return;
+	n->short_end = end;
+	n->short_ms = clock_ms();
+	n->short_epoch = n->thread->epoch;
+}
+
 static void read_done(struct read_op *op, int err, const struct iovec *iov, int count)
 {
 	struct reading *rd = CONTAINER_OF(op, struct reading, op);
@@ -221,6 +233,7 @@ static void read_done(struct read_op *op, int err, const struct iovec *iov, int 
 	if (err < 0) {
 		parked_err(&rd->parked, err);
 	} else {
+		note_short(rd, end);
 		fs->totals.bytes_read += end - rd->op.offset;
 		parked_iov(&rd->parked, iov, count);
 	}

@@ -510,9 +510,20 @@ static uint64_t make_shown(const struct node *n)
 	return node_shown(n->thread, n->attr.dev, n->attr.ino);
 }
 
+enum { HOLD_MS = 50 };
+
+bool node_holds_size(const struct node *n)
+{
+	/* Who writes here, or ran a command, wants to see at once what came of it. */
+	return n->short_ms > 0 && !n->stage && n->writers == 0 && n->attr.size > n->short_end &&
+	       n->told_size <= n->short_end && n->short_epoch == n->thread->epoch &&
+	       clock_ms() < n->short_ms + HOLD_MS;
+}
+
 void node_stat(struct node *n, struct stat *ret)
 {
 	const struct options *o = n->fs->opt;
+	uint64_t size = node_holds_size(n) ? n->told_size : n->attr.size;
 
 	if (n->shown == 0)
 		n->shown = make_shown(n);
@@ -522,7 +533,7 @@ void node_stat(struct node *n, struct stat *ret)
 		.st_nlink = n->attr.nlink ?: (S_ISDIR(n->attr.mode) ? 2 : 1),
 		.st_uid = o->uid,
 		.st_gid = o->gid,
-		.st_size = (off_t)n->attr.size,
+		.st_size = (off_t)size,
 		.st_blocks = (blkcnt_t)(n->attr.blocks ?: (n->attr.size + 511) / 512),
 		.st_blksize = 512 * 1024, /* what cp(1) writes at a time */
 		.st_mtim = n->attr.mtime,

@@ -49,6 +49,9 @@ struct node {
 	uint64_t nlookup;      /* the kernel's count */
 	uint64_t told_size;    /* what it was last told of the size, or can tell from a read */
 	int64_t noticed_ms;    /* when it was notified of a change of this itself */
+	uint64_t short_end;    /* where a read ended that it wanted more of, */
+	int64_t short_ms;      /* when that was (0: not), */
+	uint64_t short_epoch;  /* and the thread's epoch then */
 	uint64_t refused_from; /* of a read that was refused, as it was misled of the size */
 	uint64_t refused_to;   /* 0: none was */
 	int64_t told_ms;       /* when it got an answer about this, or about a name in it */
@@ -154,8 +157,16 @@ bool node_was_noted(const struct node *n, const char *name, uint64_t since);
 void node_void_peers(struct node *n);
 /* The inode number that stat(2) shows for a file of a sandbox. */
 uint64_t node_shown(const struct thread *t, uint64_t dev, uint64_t ino);
-/* What stat(2) shows: the attributes, with the stage's size and times where there is one. */
+/*
+ * What stat(2) shows: the attributes, with the stage's size and times where there is one, and the
+ * size that the kernel knows while it is held.
+ */
 void node_stat(struct node *n, struct stat *ret);
+/*
+ * For a moment after a read that ended early the kernel is not told that the file has grown since:
+ * it would give whoever waits for that read zeros for what is new.
+ */
+bool node_holds_size(const struct node *n);
 /* What we made of it, without having seen it in the sandbox: its number and times are not known. */
 static inline bool attr_is_guess(const struct attr *a)
 {

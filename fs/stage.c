@@ -64,6 +64,7 @@ int stage_new(struct node *n, unsigned flags, int mode, struct stage **ret)
 		s->mode_change = s->changes;
 	}
 	n->stage = s;
+	n->short_ms = 0;
 	*ret = s;
 	return 0;
 }

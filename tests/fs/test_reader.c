@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "clock.h"
+#include "entry.h"
 #include "io.h"
 #include "reader_i.h"
 
@@ -482,6 +483,52 @@ static void test_grown_without_length(void **state)
 	assert_int_equal(r->fs.totals.retried, 0);
 	close_file(&f);
 	rogue_clear(r->f->rogue);
+}
+
+static void note_short_answer(void *ctx)
+{
+	struct node *n = ctx;
+	struct stat st;
+
+	node_stat(n, &st);
+	n->short_end = 1000;
+	n->short_ms = clock_ms() + 60000; /* the moment lasts until it is said to be over */
+	n->short_epoch = n->thread->epoch;
+}
+
+static void note_moment_over(void *ctx)
+{
+	((struct node *)ctx)->short_ms = 1;
+}
+
+static void note_a_command(void *ctx)
+{
+	thread_void_caches(((struct node *)ctx)->thread);
+}
+
+/* Whoever waits for an answer that ended there would be given zeros by the kernel. */
+static void test_growth_is_told_a_moment_later(void **state)
+{
+	void (*const ends[])(void *) = { note_moment_over, note_a_command };
+	struct fsrig *r = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		struct node *n;
+		struct stat st;
+
+		make_file(r, "a", 1000, 1);
+		n = fsrig_node(r, "a");
+		fsrig_run(r, note_short_answer, n);
+		append_content(r, "a", 1000, 1500, 1);
+		assert_int_equal(fsrig_lstat(r, n), 0);
+		node_stat(n, &st);
+		assert_int_equal(st.st_size, 1000);
+		assert_true(entry_attr_seconds(n) == 0.);
+		fsrig_run(r, ends[i], n);
+		node_stat(n, &st);
+		assert_int_equal(st.st_size, 1500);
+		fsrig_put(r, n);
+	}
 }
 
 /* It is longer, but not the same. */
@@ -1210,6 +1257,7 @@ int main(void)
 		FSRIG_TEST(test_overwritten_in_place),
 		FSRIG_TEST(test_grown),
 		FSRIG_TEST(test_grown_without_length),
+		FSRIG_TEST(test_growth_is_told_a_moment_later),
 		FSRIG_TEST(test_grown_and_different),
 		FSRIG_TEST(test_emptied),
 		FSRIG_TEST(test_removed),
