@@ -12,6 +12,9 @@ enum { EXIT_USAGE = 2 };
 /* "threadfs: …" and a newline on standard error; control characters are escaped. Returns 1. */
 int cmd_fail(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
+/* The same of what is no failure. */
+void cmd_note(const char *fmt, ...) PRINTF_LIKE(1, 2);
+
 /* Mounts; returns when the mount answers or, in the foreground, when it has ended. */
 int cmd_mount(struct options *o);
 

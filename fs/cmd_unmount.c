@@ -1,16 +1,109 @@
 /*
- * threadfs unmount: takes the mount away, then waits until its daemon has ended.
- * One thread.
+ * threadfs unmount: takes the mount away, then waits until its daemon has ended,
+ * and tells what that left in the ledger. One thread.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "aside.h"
 #include "cmd.h"
+#include "ledger.h"
 #include "presence.h"
+#include "staging.h"
 #include "unmount.h"
 
-enum { END_MS = 90000, BUSY_TRIES = 10, BUSY_PAUSE_MS = 100 };
+enum { END_MS = 90000, BUSY_TRIES = 10, BUSY_PAUSE_MS = 100, CONFIG_MS = 5000 };
+
+/* ---- what stays ---- */
+
+/* Where a mount keeps what is not confirmed, and what of that is its own. */
+struct kept {
+	char *cache, *source, *user;
+	unsigned count;
+};
+
+static void kept_release(struct kept *k)
+{
+	free(k->cache);
+	free(k->source);
+	free(k->user);
+}
+
+/* The value of a line NAME=VALUE; NULL: there is none. */
+static char *value_of(const char *config, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *line = config; *line; line += strspn(line, "\n")) {
+		size_t end = strcspn(line, "\n");
+
+		if (strncmp(line, name, len) == 0 && line[len] == '=')
+			return strndup(line + len + 1, end - len - 1);
+		line += end;
+	}
+	return NULL;
+}
+
+static char *source_of(const char *config)
+{
+	char *text CLEANUP_FREE = value_of(config, "source");
+	struct buf why CLEANUP_BUF = BUF_INIT(0);
+	struct options o CLEANUP_OPTIONS = { 0 };
+
+	if (!text || options_init(&o) < 0 || options_source(&o, text, &why) < 0)
+		return NULL;
+	free(o.data);
+	o.data = value_of(config, "data");
+	return staging_source(&o);
+}
+
+/* While it is mounted: it says so itself. One that does not answer is not waited for. */
+static void ask_mount(struct kept *k, const char *point)
+{
+	struct buf config CLEANUP_BUF = BUF_INIT(0);
+	char *path CLEANUP_FREE = NULL;
+
+	if (asprintf(&path, "%s/.ctl/config", point) < 0) {
+		path = NULL;
+		return;
+	}
+	if (aside_read_within(path, CONFIG_MS, &config) < 0 || !config.data)
+		return;
+	k->cache = value_of(config.data, "cache");
+	k->user = value_of(config.data, "user");
+	k->source = source_of(config.data);
+}
+
+static int count_one(void *ctx, struct ledger_found *f, int err, const char *why UNUSED)
+{
+	struct kept *k = ctx;
+
+	if (err == 0 && !f->busy && !f->rec.settled && strcmp(f->rec.source, k->source) == 0 &&
+	    strcmp(f->rec.user, k->user) == 0)
+		k->count++;
+	return 0;
+}
+
+/* When the daemon has ended. What cannot be looked at is not told of: it is unmounted anyway. */
+static void tell_kept(struct kept *k)
+{
+	int cache CLEANUP_FD = -1, dir CLEANUP_FD = -1;
+
+	if (!k->cache || !k->source || !k->user)
+		return;
+	cache = open(k->cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = cache < 0 ? -1 : ledger_open(cache, false);
+	if (dir < 0 || ledger_scan(dir, count_one, k) < 0 || k->count == 0)
+		return;
+	cmd_note("%u file%s not confirmed by the sandbox: kept for the next mount; "
+		 "threadfs recover --cache '%s' lists %s",
+		 k->count, k->count == 1 ? "" : "s", k->cache, k->count == 1 ? "it" : "them");
+}
+
+/* ---- unmounting ---- */
 
 /* Somebody may just pass through: an indexer, a search, who looks what is mounted. */
 static int try_unmount(const struct mount_entry *mount, bool lazy, struct buf *words)
@@ -40,6 +133,7 @@ static int unmount_and_wait(const struct mount_entry *mount, bool lazy, struct b
 int cmd_unmount(const char *mountpoint, bool lazy)
 {
 	struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
+	struct kept kept CLEANUP(kept_release) = { 0 };
 	struct mounts m CLEANUP_MOUNTS = { 0 };
 	char *point CLEANUP_FREE = NULL;
 	const struct mount_entry *mount;
@@ -55,6 +149,8 @@ int cmd_unmount(const char *mountpoint, bool lazy)
 	if (!mount_entry_is_ours(mount))
 		return cmd_fail("'%s' is a mount of type %s, not of threadfs", mountpoint,
 				mount->type);
+	if (!lazy) /* lazily nobody waits for what is to be told */
+		ask_mount(&kept, mount->point);
 	r = unmount_and_wait(mount, lazy, &words);
 	if (r == -EBUSY)
 		return cmd_fail("'%s' is busy: fuser -vm '%s' shows who uses it; with -l it goes "
@@ -65,5 +161,6 @@ int cmd_unmount(const char *mountpoint, bool lazy)
 	if (r < 0)
 		return cmd_fail("'%s' cannot be unmounted: %s", mountpoint,
 				words.len > 0 ? words.data : strerrordesc_np(-r));
+	tell_kept(&kept);
 	return 0;
 }

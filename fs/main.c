@@ -49,6 +49,15 @@ int cmd_fail(const char *fmt, ...)
 	return EXIT_FAILURE;
 }
 
+void cmd_note(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(fmt, ap, NULL, NULL);
+	va_end(ap);
+}
+
 PRINTF_LIKE(2, 3)
 static int wrong(const char *command, const char *fmt, ...)
 {

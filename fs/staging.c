@@ -16,7 +16,7 @@
 enum { WAKE_AFTER_MS = 2000 }; /* who failed a moment ago would fail again */
 
 /* The same place has the same text, whoever mounts it. */
-static char *source_of(const struct options *o)
+char *staging_source(const struct options *o)
 {
 	const char *what = o->source == SOURCE_EMBEDDED ? o->data : o->url;
 	char *text;
@@ -34,7 +34,7 @@ int staging_open(struct fs *fs, struct buf *why)
 
 	if (r == 0) {
 		g->fs = fs;
-		g->source = source_of(fs->opt);
+		g->source = staging_source(fs->opt);
 		g->dir = g->source ? ledger_open(fs->cache_dir, true) : -ENOMEM;
 		r = MIN(g->dir, 0);
 		fs->staging = g;

@@ -32,6 +32,8 @@ struct staging {
 	ev_timer salvage_timer;
 };
 
+/* What records name as their source; NULL: no memory. Pure; for the caller to free. */
+char *staging_source(const struct options *o);
 /* Opens the ledger in the cache directory and takes what there is for this source and user; not
  * on the loop's thread yet. why: one line, initialised by the caller. */
 int staging_open(struct fs *fs, struct buf *why) MUST_CHECK;

@@ -227,6 +227,41 @@ f.close()' outputs/a "$T/a" "$T/go"
 	cmp "$T/a" outputs/a
 }
 
+@test "unmount says what of the mount stays in the cache directory" {
+	local server
+
+	mount_stop
+	again -o timeout=2
+	head -c 500000 /dev/urandom >"$T/a"
+	ls outputs >/dev/null
+	server=$(server)
+	kill -STOP "$server"
+	run cp "$T/a" outputs/a
+	[ "$status" != 0 ]
+	noted 1
+	cd /
+	run "$THREADFS" unmount "$M"
+	kill -CONT "$server" 2>/dev/null || true
+	[ "$status" = 0 ]
+	[ "$output" = "threadfs: 1 file not confirmed by the sandbox: kept for the next mount; threadfs recover --cache '$CACHE' lists it" ]
+	mount_ended
+	noted 1
+	[[ "$("$THREADFS" recover --cache "$CACHE")" == *demo/outputs/a* ]]
+	# another user's mount with the same cache has nothing to do with it
+	mount_start -o user=other
+	run "$THREADFS" unmount "$M"
+	[ "$status" = 0 ] && [ -z "$output" ]
+	mount_ended
+	again
+	wait_until noted 0
+	cmp "$T/a" outputs/a
+	cd /
+	run "$THREADFS" unmount "$M"
+	[ "$status" = 0 ] && [ -z "$output" ]
+	mount_ended
+	expect_errors
+}
+
 @test "an upload that the sandbox refused is tried again when asked" {
 	mkdir outputs/d
 	printf 'content' >"$T/c"
