@@ -35,6 +35,13 @@ static void request(struct salvage *v, void (*start)(struct remote *r, struct sa
 	remote_begin(&v->r, v->thread, start, done);
 }
 
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 /* ---- the end: is it there, with its size? ---- */
 
 /* Whoever has looked before may have seen something else: as if the sandbox told of it. */
@@ -64,8 +71,10 @@ static void on_proven(struct remote *r, int err)
 	if (err == 0 && v->rec.kind != LEDGER_APPEND && v->seen.size != v->spool.bytes - v->from)
 		err = -EIO;
 	if (err == 0 && v->conflict)
-		thread_warn(v->thread, "a file was changed by others meanwhile: what was written "
-				       "here is beside it, under a name with .threadfs-conflict");
+		thread_warn(v->thread,
+			    "%s was changed by others meanwhile: what was written here is beside "
+			    "it as %s",
+			    v->rec.path, base_name(v->path));
 	finish(v, err);
 }
 
@@ -157,8 +166,7 @@ static void upload(struct salvage *v)
 
 static char *conflict_name(const struct salvage *v)
 {
-	const char *slash = strrchr(v->rec.path, '/');
-	const char *name = slash ? slash + 1 : v->rec.path;
+	const char *name = base_name(v->rec.path);
 	time_t now = time(NULL);
 	size_t len = strlen(name);
 	char date[32] = "", tail[64], *path;

@@ -152,6 +152,10 @@ f.close()' outputs/a "$T/a" "$T/go"
 	beside=$(echo outputs/f.threadfs-conflict-*)
 	cmp "$beside" "$T/mine"
 	cmp outputs/new.threadfs-conflict-* "$T/mine"
+	# and the log says of which thread and file, and what the other one is called
+	grep -q "thread demo: .*: outputs/f was changed by others meanwhile: .* beside it as ${beside#outputs/}\$" "$LOG"
+	grep -q "thread demo: .*: outputs/new was changed by others .* as new\.threadfs-conflict-[-0-9]*\$" "$LOG"
+	refute grep -q "outputs/same was changed" "$LOG"
 	cmp outputs/same "$T/same"
 	[ "$(ls outputs | wc -l)" = 5 ]
 }
