@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "jobs_i.h"
+#include "log.h"
 #include "notifier.h"
 
 enum {
@@ -217,9 +218,19 @@ static void end(struct command *c, enum job_state state, int exit_code, int err,
 		let_go(c);
 }
 
+/* The sandbox is gone. */
+static bool is_final(int err)
+{
+	return err == -ENOTCONN || err == -ESHUTDOWN;
+}
+
 static void lose(struct command *c, int err, const char *message, bool known)
 {
-	thread_failed(c->thread, "a command was lost", err, message);
+	/* Who destroys a sandbox wants that; the look that finds out may be seconds later. */
+	if (is_final(err) && c->began_ms <= c->thread->destroyed_ms)
+		thread_info(c->thread, "a command was lost, as its sandbox was destroyed");
+	else
+		thread_failed(c->thread, "a command was lost", err, message);
 	thread_void_caches(c->thread);
 	end(c, JOB_LOST, -1, err, known);
 }
@@ -268,12 +279,6 @@ static void end_synced(struct command *c, int exit_code)
 }
 
 /* ---- looking ---- */
-
-/* The sandbox is gone. */
-static bool is_final(int err)
-{
-	return err == -ENOTCONN || err == -ESHUTDOWN;
-}
 
 static void look_failed(struct command *c, int err, const char *message)
 {

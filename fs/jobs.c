@@ -14,6 +14,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "clock.h"
 #include "jobs_i.h"
 
 /* The name of the shell that all commands of .ctl/exec share. */
@@ -157,6 +158,7 @@ static void start(struct remote *r, struct sandbox *sb)
 
 	command_let_go_sandbox(c); /* of the try before */
 	c->sb = sandbox_ref(sb);
+	c->began_ms = clock_ms();
 	command_hold_sandbox(c);
 	free(STEAL(c->full_dir));
 	if (c->dir[0] && asprintf(&c->full_dir, "%s/%s", root[1] ? root : "", c->dir) < 0) {

@@ -35,6 +35,7 @@ struct command {
 
 	/* in the sandbox; while alive */
 	struct sandbox *sb; /* the one that runs it; counted */
+	int64_t began_ms;   /* there */
 	char *run;
 	bool leased;
 	struct call call; /* a look; at the end, the dropping */

@@ -13,6 +13,7 @@
 static void write_release(struct ctl_open *o, fuse_req_t req, const char *bytes UNUSED, size_t len)
 {
 	thread_let_go(o->thread);
+	thread_given_up(o->thread);
 	answer_write(o->fs, req, len);
 }
 
@@ -34,6 +35,8 @@ static void on_destroyed(struct call *call)
 
 	if (err < 0 && err != -ECANCELED)
 		thread_failed(d->thread, "stopping the sandbox", err, call->message);
+	else
+		thread_destroyed(d->thread); /* also if nobody waited for the end */
 	call_release(call);
 	thread_void_caches(d->thread);
 	if (err < 0)

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "node.h"
+#include "remote.h"
 #include "salvage.h"
 #include "stage.h"
 #include "thread.h"
@@ -128,6 +129,12 @@ static void add_thread(struct snapshot *s, const struct tenant_status *tenant, b
 		v.error = tenant->last_error;
 		v.message = tenant->last_message;
 		v.error_wall = tenant->error_wall;
+	}
+	/* Nobody is to reach what was given up. */
+	if (t && remote_errno(v.error) == ENOTCONN && v.error_wall <= t->given_up_wall) {
+		v.error = 0;
+		v.message = NULL;
+		v.error_wall = 0;
 	}
 	s->states[tenant->state]++;
 	s->threads[s->count++] = v;

@@ -24,13 +24,20 @@ static void put_ago(struct table *table, const struct snapshot *s, double wall)
 	table_take(table, &text);
 }
 
-static void put_error(struct table *table, const struct thread_view *v)
+/* now_wall: for how old it is; 0: that is told elsewhere. */
+static void put_error(struct table *table, const struct thread_view *v, double now_wall)
 {
 	struct buf text CLEANUP_BUF = BUF_INIT(0);
 
 	if (v->error)
-		buf_printf(&text, "%s%s%s", text_errno(v->error), v->message ? ": " : "",
-			   v->message ?: "");
+		buf_puts(&text, text_errno(v->error));
+	if (v->error && now_wall > 0) {
+		buf_putc(&text, ' ');
+		text_duration(&text, now_wall - v->error_wall);
+		buf_puts(&text, " ago");
+	}
+	if (v->error && v->message)
+		buf_printf(&text, ": %s", v->message);
 	table_cell(table, text.data);
 }
 
@@ -68,7 +75,7 @@ static int show_threads(const struct snapshot *s, struct buf *to)
 		table_number(&table, v->thread ? v->thread->open_files : 0);
 		table_cell(&table, v->tenant->url ? v->tenant->id : NULL);
 		put_ago(&table, s, v->tenant->used_wall);
-		put_error(&table, v);
+		put_error(&table, v, s->now_wall);
 	}
 	return table_print(&table, to);
 }
@@ -224,7 +231,7 @@ static void put_lines(struct table *table, const struct snapshot *s, const struc
 		put_count(table, "  refused", t->breaker.refused);
 	}
 	table_cell(table, "last error");
-	put_error(table, v);
+	put_error(table, v, 0);
 	if (v->error)
 		put_time(table, "  at", v->error_wall);
 }

@@ -254,3 +254,14 @@ void thread_failed(struct thread *t, const char *what, int err, const char *mess
 	t->last_error = err;
 	t->last_error_wall = clock_wall();
 }
+
+void thread_given_up(struct thread *t)
+{
+	t->given_up_wall = clock_wall();
+}
+
+void thread_destroyed(struct thread *t)
+{
+	thread_given_up(t);
+	t->destroyed_ms = clock_ms();
+}

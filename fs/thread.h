@@ -78,7 +78,9 @@ struct thread {
 	int last_error; /* negative errno of the last failure that somebody should know of; 0 */
 	char *last_message;
 	double last_error_wall;
-	int64_t logged_ms; /* since when failures are counted that were logged */
+	double given_up_wall; /* when somebody gave its sandbox up by .ctl; 0: nobody has */
+	int64_t destroyed_ms; /* when it was stopped so; 0: it was not */
+	int64_t logged_ms;    /* since when failures are counted that were logged */
 	unsigned logged;
 };
 
@@ -111,6 +113,11 @@ void thread_unlease(struct thread *t);
 void thread_void_caches(struct thread *t);
 /* Remembers a failure for status; logs it once. message may be NULL. */
 void thread_failed(struct thread *t, const char *what, int err, const char *message);
+/* Its sandbox was given up on purpose: that it could not be reached until now is no failure that
+ * status shows. */
+void thread_given_up(struct thread *t);
+/* And it was stopped: who had something there may hear of it later. */
+void thread_destroyed(struct thread *t);
 /* A line of the log that names the thread and its sandbox; needs log.h. fmt: a literal. */
 #define thread_warn(t, fmt, ...)                                                                   \
 	log_warn("thread %s: sandbox %s: " fmt, (t)->id, tenant_id((t)->tenant), ##__VA_ARGS__)

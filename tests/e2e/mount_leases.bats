@@ -270,6 +270,46 @@ socket_of() {
 	is demo ".state == \"active\" and .pid != $pid and .restarts == 1"
 }
 
+# job_is WORD: of the first command.
+job_is() {
+	[ "$(cat .ctl/jobs/1/status)" = "$1" ]
+}
+
+lost() {
+	is demo '.last_error.errno'
+}
+
+@test "what was given up on purpose is no error; a new one is, with its age" {
+	local pid
+
+	mount_start -o auto_restart=false
+	thread
+	# a command is lost with its sandbox
+	echo '{"script": "sleep 600"}' >.ctl/run
+	wait_until job_is running
+	echo 1 >.ctl/destroy
+	wait_until job_is lost
+	grep -q "a command was lost" "$LOG"
+	is demo '.state == "cold" and .last_error == null'
+	grep -q '^demo  *cold .* -$' "$M/.ctl/status"
+	touch outputs/again
+	is demo '.last_error == null'
+	pid=$(of demo .pid)
+	kill -KILL "$pid"
+	wait_until pid_gone "$pid"
+	refute mkdir outputs/d
+	wait_until lost
+	run "$THREADFS" status "$M"
+	[ "$status" = 0 ]
+	grep -qE '^demo .* E[A-Z]+ [0-9]+[smhd] ago: ' <<<"$output"
+	echo 1 >.ctl/release
+	is demo '.last_error == null'
+	echo 1 >.ctl/destroy
+	touch outputs/again
+	cd /
+	expect_errors
+}
+
 @test "the metrics agree with the status" {
 	local sample
 
