@@ -231,6 +231,8 @@ const struct setting settings[] = {
 	  .value = "FILE",
 	  .otherwise = "none; with -f standard error",
 	  .meaning = "where messages are appended" },
+	/* Not in the help, the manual or the completions: embedded sandboxes are aiod for users,
+	 * and the others only there so that each dialect can be tested through a mount. */
 	{ .name = "dialect",
 	  FIELD(dialect),
 	  .kind = SETTING_TEXT,

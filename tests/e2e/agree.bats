@@ -73,6 +73,19 @@ same() {
 	done
 }
 
+@test "README.md has each command with all its options" {
+	for command in $(commands); do
+		[ "$command" != help ] || continue
+		line=$(sed -n '/^## Commands and options/,/^## /p' "$SANDBOXD_ROOT/README.md" | grep "^threadfs $command ")
+		# Of the two forms of an option, which mean the same, one is enough.
+		while IFS= read -r meaning; do
+			forms=$(rows option "$command" | awk -F'\t' -v m="$meaning" '$3 == m { print $1 }')
+			echo "$command: $forms in: $line"
+			grep -qwF -e "$forms" <<<"$line"
+		done < <(rows option "$command" | cut -f3 | sort -u | grep . || true)
+	done
+}
+
 @test "every option of a command is accepted, and no other" {
 	for command in $(commands); do
 		while IFS=$'\t' read -r option value _; do
