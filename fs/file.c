@@ -19,6 +19,8 @@
 #include "stage.h"
 #include "staging.h"
 
+enum { LEASE_TRIES = 5 };
+
 /* ---- handles ---- */
 
 /* With a lease for it, which becomes the handle's. */
@@ -134,29 +136,27 @@ static bool has_direct_writer(const struct node *n)
 	return false;
 }
 
-/* The sandbox is up, the attributes are fresh. Returns 0 or an errno; the answer is given then. */
+/*
+ * The sandbox is up and leased (which this takes over), the attributes are fresh. Returns 0, and
+ * the answer is given, or an errno.
+ */
 static int finish_open(struct parked *p, struct node *n, int flags)
 {
 	struct fuse_file_info fi = { .flags = flags };
-	struct handle *h;
-	int r;
+	struct handle *h = NULL;
+	int r = 0;
 
 	if (S_ISDIR(n->attr.mode))
-		return -EISDIR;
-	if (!S_ISREG(n->attr.mode))
-		return -ENXIO; /* no devices, sockets or pipes through here */
-	r = thread_lease(n->thread);
-	if (r < 0)
-		return r == -EAGAIN ? -ENOTCONN : r;
-	r = begin_writing(n, flags);
-	if (r < 0) {
-		thread_unlease(n->thread);
-		return r;
-	}
-	h = handle_new(n, flags);
+		r = -EISDIR;
+	else if (!S_ISREG(n->attr.mode))
+		r = -ENXIO; /* no devices, sockets or pipes through here */
+	else
+		r = begin_writing(n, flags);
+	if (r == 0 && !(h = handle_new(n, flags)))
+		r = -ENOMEM;
 	if (!h) {
 		thread_unlease(n->thread);
-		return -ENOMEM;
+		return r;
 	}
 	fi.fh = (uint64_t)(uintptr_t)h;
 	fi.noflush = !h->writes;
@@ -179,6 +179,33 @@ static int finish_open(struct parked *p, struct node *n, int flags)
 	return 0;
 }
 
+/*
+ * Leases what an operation has found to be up. -EAGAIN: the sandbox has died since, and the
+ * operation is to be done once more.
+ */
+static int lease_after(struct trip *t)
+{
+	int r = thread_lease(t->node->thread);
+
+	return r == -EAGAIN && (t->interrupted || ++t->looks == LEASE_TRIES) ? -ENOTCONN : r;
+}
+
+static void start_open(struct remote *r, struct sandbox *sb);
+
+static void finish_opening(struct trip *t, void (*again)(struct trip *t, int err))
+{
+	int r = lease_after(t);
+
+	if (r == -EAGAIN) {
+		trip_begin(t, start_open, again);
+		return;
+	}
+	if (r == 0)
+		r = finish_open(&t->parked, t->node, (int)t->flags);
+	if (r < 0)
+		parked_err(&t->parked, r);
+}
+
 static void opened(struct trip *t, int err)
 {
 	struct node *n = t->node;
@@ -188,13 +215,13 @@ static void opened(struct trip *t, int err)
 	if (err == 0 && n->has_attr && n->attr.ino && t->attr.ino && n->attr.ino != t->attr.ino &&
 	    !n->stage)
 		err = -ESTALE;
-	if (err == 0) {
-		if (!n->stage)
-			node_learn(n, &t->attr, &t->asked);
-		err = finish_open(&t->parked, n, (int)t->flags);
-	}
-	if (err < 0)
+	if (err < 0) {
 		parked_err(&t->parked, err);
+		return;
+	}
+	if (!n->stage)
+		node_learn(n, &t->attr, &t->asked);
+	finish_opening(t, opened);
 }
 
 /* Is it up? Whoever is not in the sandbox yet asks for the thread's root. */
@@ -210,10 +237,10 @@ static void start_open(struct remote *r, struct sandbox *sb)
 
 static void reopened(struct trip *t, int err)
 {
-	if (err == 0)
-		err = finish_open(&t->parked, t->node, (int)t->flags);
 	if (err < 0)
 		parked_err(&t->parked, err);
+	else
+		finish_opening(t, reopened);
 }
 
 void sandbox_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
@@ -222,18 +249,15 @@ void sandbox_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 	struct trip *t;
 	bool local = n->stage || !n->parent;
 
-	if (local || node_is_fresh(n)) {
-		int r = tenant_try_acquire(n->thread->tenant);
+	if ((local || node_is_fresh(n)) && thread_lease(n->thread) == 0) {
+		int r;
 
-		if (r == 0) {
-			parked_init(&p, n->fs, req, NULL);
-			r = finish_open(&p, n, fi->flags);
-			if (r < 0)
-				parked_err(&p, r);
-			thread_touch(n->thread);
-			(void)tenant_release(n->thread->tenant);
-			return;
-		}
+		thread_touch(n->thread);
+		parked_init(&p, n->fs, req, NULL);
+		r = finish_open(&p, n, fi->flags);
+		if (r < 0)
+			parked_err(&p, r);
+		return;
 	}
 	t = trip_new(n->fs, req, n);
 	if (!t)
@@ -244,6 +268,7 @@ void sandbox_op_open(fuse_req_t req, struct node *n, struct fuse_file_info *fi)
 
 /* ---- create ---- */
 
+/* As finish_open(). */
 static int finish_create(struct parked *p, struct node *dir, const char *name, mode_t mode,
 			 int flags)
 {
@@ -260,12 +285,7 @@ static int finish_create(struct parked *p, struct node *dir, const char *name, m
 		node_detach(n);
 		n = NULL;
 	}
-	if (n && (flags & O_EXCL))
-		return -EEXIST;
-	r = thread_lease(dir->thread);
-	if (r < 0)
-		return r == -EAGAIN ? -ENOTCONN : r;
-	r = node_get_child(dir, name, &n);
+	r = n && (flags & O_EXCL) ? -EEXIST : node_get_child(dir, name, &n);
 	if (r < 0) {
 		thread_unlease(dir->thread);
 		return r;
@@ -309,12 +329,20 @@ static int finish_create(struct parked *p, struct node *dir, const char *name, m
 	return 0;
 }
 
+static void create_looked(struct trip *t, int err);
+
 static void created(struct trip *t, int err)
 {
-	if (err == 0)
-		err = finish_create(&t->parked, t->node, t->name2, t->mode, (int)t->flags);
-	if (err < 0)
-		parked_err(&t->parked, err);
+	int r = err ?: lease_after(t);
+
+	if (err == 0 && r == -EAGAIN) {
+		trip_begin(t, trip_lstat, t->name ? create_looked : created);
+		return;
+	}
+	if (r == 0)
+		r = finish_create(&t->parked, t->node, t->name2, t->mode, (int)t->flags);
+	if (r < 0)
+		parked_err(&t->parked, r);
 }
 
 /*
@@ -343,15 +371,14 @@ void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_
 	struct parked p;
 	struct trip *t;
 
-	if (!looks && tenant_try_acquire(dir->thread->tenant) == 0) {
+	if (!looks && thread_lease(dir->thread) == 0) {
 		int r;
 
+		thread_touch(dir->thread);
 		parked_init(&p, dir->fs, req, NULL);
 		r = finish_create(&p, dir, name, mode, fi->flags);
 		if (r < 0)
 			parked_err(&p, r);
-		thread_touch(dir->thread);
-		(void)tenant_release(dir->thread->tenant);
 		return;
 	}
 	t = trip_new(dir->fs, req, dir);
