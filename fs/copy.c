@@ -39,7 +39,6 @@ static void copied(struct trip *t, int err)
 {
 	node_void_peers(t->node);
 	node_void_attr(t->node);
-	t->node->short_ms = 0;
 	if (err < 0) {
 		/*
 		 * By its name it may not be written (cp makes the copy of a read-only file as one),

@@ -459,12 +459,14 @@ void node_void_peers(struct node *n)
 {
 	struct node *other, *next;
 
+	n->short_ms = 0;
 	if (!n->has_attr || n->attr.nlink < 2 || n->attr.ino == 0 || S_ISDIR(n->attr.mode))
 		return;
 	HASH_ITER (by_ino, n->fs->nodes, other, next) {
 		if (other == n || other->thread != n->thread || !other->has_attr ||
 		    other->attr.ino != n->attr.ino || other->attr.dev != n->attr.dev)
 			continue;
+		other->short_ms = 0;
 		node_void_attr(other);
 		notify_attr_now(n->fs, other->ino);
 	}
@@ -514,7 +516,7 @@ enum { HOLD_MS = 50 };
 
 bool node_holds_size(const struct node *n)
 {
-	/* Who writes here, or ran a command, wants to see at once what came of it. */
+	/* Who changes it here, or ran a command, wants to see at once what came of it. */
 	return n->short_ms > 0 && !n->stage && n->writers == 0 && n->attr.size > n->short_end &&
 	       n->told_size <= n->short_end && n->short_epoch == n->thread->epoch &&
 	       clock_ms() < n->short_ms + HOLD_MS;

@@ -153,7 +153,8 @@ void node_heard_of_making(struct node *dir);
 /* The journal: something happens or happened to a name in a node (NULL: to itself). */
 void node_note(const struct node *n, const char *name, enum note what);
 bool node_was_noted(const struct node *n, const char *name, uint64_t since);
-/* The file changed under this name: what is known of its other names is void, in the kernel too. */
+/* We changed the file under this name: what is known of its other names is void, in the kernel too,
+ * and its size is not held any more (node_holds_size). */
 void node_void_peers(struct node *n);
 /* The inode number that stat(2) shows for a file of a sandbox. */
 uint64_t node_shown(const struct thread *t, uint64_t dev, uint64_t ino);

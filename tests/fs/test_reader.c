@@ -506,10 +506,15 @@ static void note_a_command(void *ctx)
 	thread_void_caches(((struct node *)ctx)->thread);
 }
 
+static void note_our_change(void *ctx)
+{
+	node_void_peers(ctx);
+}
+
 /* Whoever waits for an answer that ended there would be given zeros by the kernel. */
 static void test_growth_is_told_a_moment_later(void **state)
 {
-	void (*const ends[])(void *) = { note_moment_over, note_a_command };
+	void (*const ends[])(void *) = { note_moment_over, note_a_command, note_our_change };
 	struct fsrig *r = *state;
 
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
