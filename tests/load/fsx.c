@@ -318,7 +318,10 @@ static bool name_gone(const char *gone, const char *what, unsigned tries)
 	return access(gone, F_OK) && errno == ENOENT;
 }
 
-/* Of a change of a file that nobody has open: whether the sandbox's is another than the model. */
+/*
+ * Of a change of the file: whether the sandbox's is another than the model. Nobody has it open
+ * afterwards: until then whoever closes or syncs it is told of a lost append.
+ */
 static bool file_changed(const char *what, unsigned tries)
 {
 	char path[512];
@@ -327,6 +330,8 @@ static bool file_changed(const char *what, unsigned tries)
 	if (!fsx.host || !answer_lost(tries))
 		fail_errno(what);
 	usleep(LATE_US);
+	if (fsx.fd >= 0 && close(steal_fd(&fsx.fd)) && !answer_lost(tries))
+		fail_errno("close after a lost answer");
 	path_of(path, sizeof(path), fsx.host);
 	int fd CLEANUP_FD = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st))
@@ -361,12 +366,8 @@ static void do_append(void)
 	fill(len);
 	note("append", fsx.size, len);
 	path_of(path, sizeof(path), fsx.dir);
-	while (write_to(path, O_APPEND, fsx.buffer, len)) {
-		if (fsx.fd >= 0)
-			fail_errno("append");
-		if (file_changed("append", ++tries))
-			break;
-	}
+	while (write_to(path, O_APPEND, fsx.buffer, len) && !file_changed("append", ++tries))
+		;
 	model_write(fsx.size, fsx.buffer, len);
 	if (fsx.fd < 0)
 		check_host();
