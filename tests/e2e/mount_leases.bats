@@ -45,13 +45,14 @@ socket_of() {
 	thread
 	echo one >outputs/a
 	echo two >outputs/b
+	# what is fetched ahead and the watch's start have leases of their own, for moments
 	wait_until is demo '.open_files == 0 and .leases == 1'
 	exec 5<outputs/a
-	is demo '.open_files == 1 and .leases == 2'
+	wait_until is demo '.open_files == 1 and .leases == 2'
 	exec 6<outputs/b
-	is demo '.open_files == 2 and .leases == 3'
+	wait_until is demo '.open_files == 2 and .leases == 3'
 	exec 7>>outputs/b
-	is demo '.open_files == 3 and .leases == 4'
+	wait_until is demo '.open_files == 3 and .leases == 4'
 	jq -e '.totals.open_files == 3' "$M/.ctl/status.json"
 	exec 5<&-
 	wait_until is demo '.open_files == 2 and .leases == 3'
@@ -107,7 +108,7 @@ socket_of() {
 	mount_start -o linger=600,idle_timeout=0
 	thread
 	ls -l >/dev/null
-	is demo '.state == "active" and .leases == 1'
+	wait_until is demo '.state == "active" and .leases == 1'
 	# in a moment: to walk to .ctl is to look at the thread
 	echo 1 >.ctl/release
 	wait_until is demo '.state == "warm" and .leases == 0'
@@ -221,6 +222,7 @@ socket_of() {
 	thread
 	echo x >outputs/f
 	exec 5<outputs/f
+	wait_until is demo '.leases == 2'
 	for file in .ctl/status.json "$M/.ctl/status.json"; do
 		jq -e --arg d "$DIALECT" --arg id "$(printf %s alice:demo | sha256sum | cut -c 1-16)" '
 			(.threads // [.])[0] |
