@@ -197,6 +197,13 @@ const char *coherence_state(const struct thread *t)
 	return c && c->refused ? "unsupported" : "off";
 }
 
+bool coherence_is_impossible(const struct thread *t)
+{
+	const struct coherence *c = t->coherence;
+
+	return c && !c->busy && c->refused == -EOPNOTSUPP;
+}
+
 /* ---- who wants to know ---- */
 
 int coherence_subscribe(struct thread *t, struct watcher *w)

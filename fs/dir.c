@@ -165,7 +165,7 @@ static void set_caching(struct dir *d, struct fuse_file_info *fi)
 	struct node *n = d->node;
 	struct listing *l = d->listing;
 	bool lasts = n->kind == NODE_SANDBOX && l && l->thread && d->count == own_names(n) &&
-		     listing_left_ms(l, n->thread) > FRESH_MS;
+		     listing_left_ms(l, n->thread) == LASTING_MS;
 
 	fi->cache_readdir = lasts;
 	fi->keep_cache = lasts && n->shown_serial == l->serial;

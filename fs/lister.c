@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "clock.h"
+#include "coherence.h"
 #include "journal.h"
 #include "litter.h"
 #include "shelf.h"
@@ -20,6 +21,7 @@ enum {
 	NEAR_DEPTH = 2,     /* levels that come with a directory */
 	PREFETCH_DEPTH = 8, /* a repository in the workspace, with its branches */
 	PREFETCH_MAX = 4096,
+	NAME_US = 50, /* to be shown one name, with its attributes */
 };
 
 /* One request. */
@@ -116,7 +118,7 @@ static bool is_better(struct thread *t, const struct listing *l)
 {
 	const struct listing *old = shelf_find(t, l->path);
 
-	return !old || old->stale > 0 || old->unsure > 0 || listing_left_ms(old, t) <= FRESH_MS;
+	return !old || old->stale > 0 || old->unsure > 0 || listing_left_ms(old, t) < LASTING_MS;
 }
 
 static void finish_branch(struct harvest *h, bool complete)
@@ -365,6 +367,20 @@ static bool is_answer(const struct lister *q, const struct node *dir)
 
 static void go_on_ahead(struct lister *before);
 
+/*
+ * What lasts a second lasts it from when it came. Of a huge directory that would be over before
+ * who reads it has looked at every name, and the rest would be asked for again: one that can
+ * never be watched lasts as long as that takes.
+ */
+static int64_t unwatched_ms(const struct lister *q)
+{
+	int64_t now = clock_ms(), takes_ms = (int64_t)q->entries.n * NAME_US / 1000;
+
+	if (q->names || takes_ms < FRESH_MS || !coherence_is_impossible(q->dir->thread))
+		return now;
+	return now + takes_ms - FRESH_MS;
+}
+
 static void done(struct remote *r, int err)
 {
 	struct lister *q = CONTAINER_OF(r, struct lister, remote);
@@ -381,9 +397,8 @@ static void done(struct remote *r, int err)
 	thread->fs->totals.names_dropped += q->entries.dropped;
 	if (q->names && err == -EOPNOTSUPP)
 		thread->walk.unable = true;
-	/* Of a huge directory what lasts a second would be over before it came. */
 	if (!thread->watched)
-		q->asked.ms = clock_ms();
+		q->asked.ms = unwatched_ms(q);
 	if (err == 0)
 		err = q->names ? take_walk(q) : take_one(q, &l);
 	if (err == 0 && awaited)

@@ -25,7 +25,7 @@ int64_t shelf_file_left_ms(const struct thread *t, int64_t asked_ms, uint64_t ep
 {
 	int64_t left = shelf_left_ms(t, asked_ms, epoch);
 
-	if (left > FRESH_MS && nlink > 1 && !S_ISDIR(mode))
+	if (left == LASTING_MS && nlink > 1 && !S_ISDIR(mode))
 		left = MAX(FRESH_MS - (clock_ms() - asked_ms), 0);
 	return left;
 }

@@ -6,7 +6,8 @@
  * How long something that the sandbox said is believed: as long as the thread's epoch lasts
  * and, if it was asked for while the watch was live (thread->watched since
  * thread->live_ms), until an event or a change of ours says otherwise; else for a
- * second from when it was asked for. Loop thread only.
+ * second from when it was asked for, or as long as it takes to go through it (lister.c). Loop
+ * thread only.
  */
 #pragma once
 
