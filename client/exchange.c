@@ -16,7 +16,6 @@
 #include "log.h"
 #include "traffic.h"
 #include "url.h"
-#include "wire.h"
 
 enum {
 	TRIES = 3,

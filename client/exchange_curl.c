@@ -2,6 +2,7 @@
  * An exchange by libcurl: from what is asked to a transfer with all its options, and the
  * callbacks, back. Knows nothing of lanes and of other tries. Loop thread only.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,6 +144,38 @@ static curl_socket_t open_socket(void *ctx UNUSED, curlsocktype purpose UNUSED,
 	return fd;
 }
 
+/*
+ * Where it was reached is where wires go, past libcurl: but not for TLS, nor where a
+ * proxy may be in between, nor with a name that would have to be written otherwise.
+ */
+static void learn_address(struct sandbox *sb, CURL *easy)
+{
+	struct sockaddr_in *in = (struct sockaddr_in *)&sb->at.addr;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&sb->at.addr;
+	const char *ip = NULL;
+	long port = 0;
+
+	if (sb->at.len || !sb->bypass_proxy || strncmp(sb->base_url, "http://", 7) != 0)
+		return;
+	for (const char *c = sb->base_url; *c; c++)
+		if (*c & 0x80)
+			return;
+	curl_easy_getinfo(easy, CURLINFO_PRIMARY_IP, &ip);
+	curl_easy_getinfo(easy, CURLINFO_PRIMARY_PORT, &port);
+	if (!ip || port <= 0 || port > UINT16_MAX)
+		return;
+	memset(&sb->at.addr, 0, sizeof(sb->at.addr));
+	if (inet_pton(AF_INET, ip, &in->sin_addr) == 1) {
+		in->sin_family = AF_INET;
+		in->sin_port = htons((uint16_t)port);
+		sb->at.len = sizeof(*in);
+	} else if (inet_pton(AF_INET6, ip, &in6->sin6_addr) == 1) {
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons((uint16_t)port);
+		sb->at.len = sizeof(*in6);
+	}
+}
+
 static void on_over(CURL *easy, CURLcode code)
 {
 	struct exchange *x = NULL;
@@ -156,6 +189,8 @@ static void on_over(CURL *easy, CURLcode code)
 		exchange_decide(x, -ECONNRESET, "the answer breaks off in its head");
 	if (code != CURLE_OK)
 		err = status_from_curl(code, os_errno);
+	else
+		learn_address(x->op->sb, easy);
 	if (err && !x->why[0])
 		why = curl_easy_strerror(code);
 	exchange_over(x, err, why);

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "exchange_i.h"
-#include "wire.h"
 
 enum {
 	FRAME = 24,                       /* room for what is in front of a chunk */
@@ -44,12 +43,15 @@ static char *wire_space(void *ctx, size_t *ret_len)
 static void wire_over(void *ctx, int err, const char *why)
 {
 	struct exchange *x = ctx;
+	struct sandbox *sb = x->op->sb;
 
 	if (err != WIRE_UNFIT) {
 		exchange_over(x, err, why);
 		return;
 	}
-	x->op->sb->unfit = x->op->sb->unfit || why; /* it will not do otherwise next time */
+	sb->unfit = sb->unfit || why; /* it will not do otherwise next time */
+	if (!why && !sb->socket)
+		sb->at.len = 0; /* until libcurl has found it again */
 	exchange_unfit(x);
 }
 
@@ -129,7 +131,7 @@ static bool is_for_wire(const struct exchange *x)
 {
 	const struct sandbox *sb = x->op->sb;
 
-	if (!x->direct || !x->idempotent || x->fresh || x->unfit || sb->unfit || !sb->socket)
+	if (!x->direct || !x->idempotent || x->fresh || x->unfit || sb->unfit || !sb->at.len)
 		return false;
 	return x->form_path || x->body.len > 0 || exchange_is_plain_get(x);
 }
@@ -161,10 +163,13 @@ static void print_request(const struct exchange *x, struct buf *to)
 	const struct buf *body = whole_body(x);
 	const struct curl_slist *h;
 
+	const char *host = strstr(x->op->sb->base_url, "://") + 3;
+	int len = (int)strcspn(host, "/");
+
 	buf_printf(to,
-		   "%s %s HTTP/1.1\r\nHost: sandbox\r\nUser-Agent: threadfs/" THREADFS_VERSION
+		   "%s %s%s HTTP/1.1\r\nHost: %.*s\r\nUser-Agent: threadfs/" THREADFS_VERSION
 		   "\r\nAccept: */*\r\n",
-		   x->method, x->target);
+		   x->method, host + len, x->target, len, host);
 	for (h = x->op->sb->credentials; h; h = h->next)
 		buf_printf(to, "%s\r\n", h->data);
 	for (h = x->headers; h; h = h->next)
@@ -184,7 +189,7 @@ bool exchange_wire_begin(struct exchange *x)
 	struct buf b CLEANUP_BUF = BUF_INIT(0);
 	bool feeds = x->form_path && x->form.len == 0;
 
-	if (!is_for_wire(x) || (!sb->wires && wires_new(sb->loop, sb->socket, &sb->wires) < 0))
+	if (!is_for_wire(x) || (!sb->wires && wires_new(sb->loop, &sb->at, &sb->wires) < 0))
 		return false;
 	if (feeds && !x->piece && !(x->piece = malloc(FRAME + PIECE)))
 		return false;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/un.h>
 #include <utlist.h>
 
 #include "clock.h"
@@ -14,7 +15,6 @@
 #include "sandbox_i.h"
 #include "url.h"
 #include "view.h"
-#include "wire.h"
 
 enum {
 	QUICK_MAX = 8,
@@ -92,6 +92,23 @@ static int set_credentials(struct sandbox *sb, const struct sandbox_config *conf
 	return r;
 }
 
+static int set_socket(struct sandbox *sb, const char *path, const char **ret_why)
+{
+	struct sockaddr_un *to = (struct sockaddr_un *)&sb->at.addr;
+
+	if (strlen(path) >= sizeof(to->sun_path)) {
+		*ret_why = "the socket's path is too long";
+		return -EINVAL;
+	}
+	to->sun_family = AF_UNIX;
+	strcpy(to->sun_path, path);
+	sb->at.len = sizeof(*to);
+	sb->bypass_proxy = true;
+	sb->socket = strdup(path);
+	sb->base_url = strdup("http://sandbox");
+	return sb->socket && sb->base_url ? 0 : -ENOMEM;
+}
+
 static int set_address(struct sandbox *sb, const struct sandbox_config *config,
 		       const char **ret_why)
 {
@@ -103,14 +120,7 @@ static int set_address(struct sandbox *sb, const struct sandbox_config *config,
 		sb->bypass_proxy = url_is_local(config->url);
 		return url_tidy(config->url, &sb->base_url, ret_why);
 	}
-	if (strlen(config->socket) >= 108) {
-		*ret_why = "the socket's path is too long";
-		return -EINVAL;
-	}
-	sb->bypass_proxy = true;
-	sb->socket = strdup(config->socket);
-	sb->base_url = strdup("http://sandbox");
-	return sb->socket && sb->base_url ? 0 : -ENOMEM;
+	return set_socket(sb, config->socket, ret_why);
 }
 
 static int set_up(struct sandbox *sb, const struct sandbox_config *config, const char **ret_why)

@@ -6,6 +6,7 @@
 
 #include "exchange.h"
 #include "sandbox.h"
+#include "wire.h"
 
 enum tri { UNKNOWN, NO, YES };
 
@@ -52,7 +53,9 @@ struct sandbox {
 	struct job close_job, end_job;
 	bool closing;        /* only farewells still run */
 	struct pool *pool;   /* NULL before the first request and once closed */
-	struct wires *wires; /* likewise, of a unix socket; wire.h */
+	struct wires *wires; /* likewise; wire.h */
+	/* For these: of TCP, where libcurl reached the server last. */
+	struct wire_address at;
 	struct lane_state lanes[LANES];
 	struct op *ops;
 	struct farewell *farewells; /* to be sent at the end */

@@ -5,12 +5,12 @@
 #include "wire.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/sendfile.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <utlist.h>
 
 #include "clock.h"
@@ -23,8 +23,10 @@ enum {
 	SCRATCH = 64 * 1024 - 1984, /* see exchange_curl.c on buffers */
 	RECEIVES_PER_TURN = 8,
 	SENDS_PER_TURN = 8,
-	REQUEST_MAX = 64 * 1024,  /* a socket takes that at once */
-	SEND_BUFFER = 512 * 1024, /* of one that is fed; see exchange_curl.c */
+	/* A socket takes that at once; one of TCP less, as long as it does not know the way. */
+	REQUEST_MAX = 64 * 1024,
+	TCP_REQUEST_MAX = 32 * 1024,
+	SEND_BUFFER = 512 * 1024, /* of a unix socket that is fed; see exchange_curl.c */
 };
 
 struct field {
@@ -40,7 +42,8 @@ struct wire {
 
 	const struct wire_user *user;
 	void *ctx;
-	bool reused; /* it may have been closed meanwhile: then it is asked anew */
+	bool connecting; /* the request is not sent yet */
+	bool reused;     /* it may have been closed meanwhile: then it is asked anew */
 	struct buf request;
 
 	char head[HEAD_MAX + 1];
@@ -62,7 +65,7 @@ struct wire {
 
 struct wires {
 	struct loop *loop;
-	struct sockaddr_un addr;
+	const struct wire_address *at;
 	struct wire *idle; /* last used first */
 	unsigned idles;
 	char scratch[SCRATCH];
@@ -82,22 +85,33 @@ static void close_wire(struct wire *w)
 	free(w);
 }
 
+static bool is_tcp(const struct wires *ws)
+{
+	return ws->at->addr.ss_family != AF_UNIX;
+}
+
 static bool connect_wire(struct wire *w)
 {
-	struct wires *ws = w->owner;
+	const struct wire_address *at = w->owner->at;
+	int on = 1;
 
-	w->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	w->fd = socket(at->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (w->fd < 0)
 		return false;
-	if (connect(w->fd, (struct sockaddr *)&ws->addr, sizeof(ws->addr)) < 0) {
-		close(w->fd);
-		w->fd = -1;
-		return false;
+	if (is_tcp(w->owner))
+		setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	w->connecting = false;
+	if (connect(w->fd, (const struct sockaddr *)&at->addr, at->len) < 0) {
+		w->connecting = errno == EINPROGRESS;
+		if (!w->connecting) {
+			close(w->fd);
+			w->fd = -1;
+			return false;
+		}
 	}
 	w->reused = false;
-	ev_io_init(&w->io, on_ready, w->fd, EV_READ);
+	ev_io_init(&w->io, on_ready, w->fd, EV_NONE);
 	w->io.data = w;
-	ev_io_start(loop_ev(ws->loop), &w->io);
 	return true;
 }
 
@@ -137,7 +151,7 @@ static struct wire *get_wire(struct wires *ws, bool fed)
 		free(w);
 		return NULL;
 	}
-	if (fed)
+	if (fed && !is_tcp(ws))
 		setsockopt(w->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	return w;
 }
@@ -153,24 +167,28 @@ static void listen_for(struct wire *w, int events)
 	ev_io_start(ev, &w->io);
 }
 
+/* Now, or as soon as it is connected. False: the connection is of no use. */
 static bool send_request(struct wire *w)
 {
-	return send(w->fd, w->request.data, w->request.len, MSG_NOSIGNAL) ==
-	       (ssize_t)w->request.len;
+	if (w->connecting) {
+		listen_for(w, EV_WRITE);
+		return true;
+	}
+	if (send(w->fd, w->request.data, w->request.len, MSG_NOSIGNAL) != (ssize_t)w->request.len)
+		return false;
+	/* One that ended while it paused, or said something while it was idle, does not listen. */
+	listen_for(w, w->feeding ? EV_READ | EV_WRITE : EV_READ);
+	return true;
 }
 
-int wires_new(struct loop *loop, const char *path, struct wires **ret)
+int wires_new(struct loop *loop, const struct wire_address *at, struct wires **ret)
 {
-	struct wires *ws;
+	struct wires *ws = calloc(1, sizeof(*ws));
 
-	if (strlen(path) >= sizeof(ws->addr.sun_path))
-		return -ENAMETOOLONG;
-	ws = calloc(1, sizeof(*ws));
 	if (!ws)
 		return -ENOMEM;
 	ws->loop = loop;
-	ws->addr.sun_family = AF_UNIX;
-	strcpy(ws->addr.sun_path, path);
+	ws->at = at;
 	*ret = ws;
 	return 0;
 }
@@ -191,7 +209,8 @@ void wires_free(struct wires *ws)
 struct wire *wire_ask(struct wires *ws, struct buf *request, const struct wire_user *user,
 		      void *ctx)
 {
-	struct wire *w = request->len <= REQUEST_MAX ? get_wire(ws, user->feed) : NULL;
+	size_t max = is_tcp(ws) ? TCP_REQUEST_MAX : REQUEST_MAX;
+	struct wire *w = request->len <= max ? get_wire(ws, user->feed) : NULL;
 
 	if (!w)
 		return NULL;
@@ -210,8 +229,6 @@ struct wire *wire_ask(struct wires *ws, struct buf *request, const struct wire_u
 		close_wire(w);
 		return NULL;
 	}
-	/* One that ended while it paused, or said something while it was idle, does not listen. */
-	listen_for(w, w->feeding ? EV_READ | EV_WRITE : EV_READ);
 	return w;
 }
 
@@ -557,6 +574,17 @@ static bool feed(struct wire *w)
 	return true;
 }
 
+/* Or it could not be. */
+static void connected(struct wire *w)
+{
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	w->connecting = false;
+	if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0 || err || !send_request(w))
+		broke_off(w);
+}
+
 static void on_ready(struct ev_loop *ev, ev_io *io, int revents)
 {
 	struct wire *w = io->data;
@@ -564,6 +592,10 @@ static void on_ready(struct ev_loop *ev, ev_io *io, int revents)
 	if (!w->user) {
 		/* Closed by its peer, or it says what nobody asked for: see take_idle(). */
 		ev_io_stop(ev, io);
+		return;
+	}
+	if (w->connecting) {
+		connected(w);
 		return;
 	}
 	/* Who has begun to refuse wants no more. */

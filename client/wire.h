@@ -1,5 +1,5 @@
 /*
- * A plain request over a unix socket, without libcurl: that costs as much as all else
+ * A plain request over a unix socket or TCP, without libcurl: that costs as much as all else
  * of a small read together, and copies what could be received where it belongs, or sent from
  * the file it is in.
  * Only what every server does is done here: a head of HTTP/1.1 with the length of
@@ -9,11 +9,18 @@
  */
 #pragma once
 
+#include <sys/socket.h>
+
 #include "buf.h"
 #include "loop.h"
 
 struct wire;
-struct wires; /* connections to one socket, and those of them that are idle */
+struct wires; /* connections to one address, and those of them that are idle */
+
+struct wire_address {
+	struct sockaddr_storage addr;
+	socklen_t len; /* 0: it is not known */
+};
 
 enum { WIRE_UNFIT = 1 };
 
@@ -58,13 +65,14 @@ struct wire_user {
 	int (*file)(void *ctx, uint64_t at, off_t *ret_offset);
 };
 
-int wires_new(struct loop *loop, const char *path, struct wires **ret) MUST_CHECK;
+/* The address is the owner's, is known, and may change: that counts for new connections. */
+int wires_new(struct loop *loop, const struct wire_address *at, struct wires **ret) MUST_CHECK;
 /* All wires must have been dropped. NULL is fine. */
 void wires_free(struct wires *ws);
 
 /*
  * Sends a request, its head and, unless that is fed, its body, and takes the memory it is in. NULL:
- * it could not be sent at once. What follows comes by the user's callbacks, from the loop.
+ * it cannot be sent in one go. What follows comes by the user's callbacks, from the loop.
  */
 struct wire *wire_ask(struct wires *ws, struct buf *request, const struct wire_user *user,
 		      void *ctx);

@@ -32,7 +32,7 @@ static void connect_to(struct fixture *f, struct daemon *d)
 	static unsigned number;
 
 	f->daemon = d;
-	f->rogue = rogue_new(daemon_socket(d), false);
+	f->rogue = rogue_new(daemon_socket(d), getenv("TFS_TCP"));
 	assert_non_null(f->rogue);
 	snprintf(f->dir, sizeof(f->dir), "/mnt/user-data/t%u", ++number);
 	snprintf(f->host_dir, sizeof(f->host_dir), "%s/t%u", daemon_data(d), number);
@@ -87,8 +87,10 @@ int fixture_group_teardown(void **state UNUSED)
 
 struct sandbox *fixture_open(struct fixture *f, const char *root)
 {
+	const char *socket = rogue_socket(f->rogue);
 	struct sandbox_config config = {
-		.socket = rogue_socket(f->rogue),
+		.socket = socket,
+		.url = socket ? NULL : rogue_url(f->rogue),
 		.root = root,
 		.label = "test",
 	};

@@ -1,8 +1,8 @@
 /*
  * What most tests of client/ need: a real threadfs-sandboxd in the dialect of
- * TFS_DIALECT (one per test program), a recording proxy before it, a loop, and
- * a sandbox that goes through the proxy; each test has these to itself, and a
- * directory of its own.
+ * TFS_DIALECT (one per test program), a recording proxy before it (on a unix socket; with
+ * TFS_TCP on 127.0.0.1), a loop, and a sandbox that goes through the proxy; each test has these to
+ * itself, and a directory of its own.
  *
  *	static void test_x(void **state)
  *	{
