@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Random operations on a file, compared with a model: FSX_OPERATIONS of them from
-# FSX_SEED on; without these a short run from a seed of its own each time.
+# FSX_SEED on; without these a short run from a seed of its own each time. The last test does a fifth
+# of them, with a fault before each FSX_FAULTS-th on average.
 
 load ../lib/mount
 
@@ -37,6 +38,6 @@ fsx() {
 	[ "$(id -u)" = 0 ] || skip "needs root to break connections"
 	mount_start
 	thread
-	fsx -n $((N / 5)) -F 25 -c 100
+	fsx -n $((N / 5)) -F "${FSX_FAULTS:-25}" -c 100
 	expect_errors
 }
