@@ -12,6 +12,7 @@
 
 #include "cmd.h"
 #include "home.h"
+#include "in_force.h"
 #include "io.h"
 #include "ledger.h"
 #include "mounts.h"
@@ -33,25 +34,13 @@ struct recovery {
 /* The mount says itself which directory it uses. */
 static int ask_mount(const char *point, char **ret)
 {
-	char *path CLEANUP_FREE = NULL, *line CLEANUP_FREE = NULL;
-	size_t size = 0;
-	FILE *f;
-	int r = -ENOENT;
+	struct buf config CLEANUP_BUF = BUF_INIT(0);
+	int r = in_force_read(point, &config);
 
-	if (asprintf(&path, "%s/.ctl/config", point) < 0)
-		return -ENOMEM;
-	f = fopen(path, "re");
-	if (!f)
-		return -errno;
-	while (r == -ENOENT && getline(&line, &size, f) >= 0) {
-		if (strncmp(line, "cache=", 6) != 0)
-			continue;
-		line[strcspn(line, "\n")] = '\0';
-		*ret = strdup(line + 6);
-		r = *ret ? 0 : -ENOMEM;
-	}
-	fclose(f);
-	return r;
+	if (r < 0)
+		return r;
+	*ret = in_force_value(&config, "cache");
+	return *ret ? 0 : -ENOENT;
 }
 
 static int find_mount(struct recovery *v)

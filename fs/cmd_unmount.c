@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "aside.h"
 #include "cmd.h"
+#include "in_force.h"
 #include "ledger.h"
 #include "presence.h"
 #include "staging.h"
 #include "unmount.h"
 
-enum { END_MS = 90000, BUSY_TRIES = 10, BUSY_PAUSE_MS = 100, CONFIG_MS = 5000 };
+enum { END_MS = 90000, BUSY_TRIES = 10, BUSY_PAUSE_MS = 100 };
 
 /* ---- what stays ---- */
 
@@ -32,49 +32,29 @@ static void kept_release(struct kept *k)
 	free(k->user);
 }
 
-/* The value of a line NAME=VALUE; NULL: there is none. */
-static char *value_of(const char *config, const char *name)
+static char *source_of(const struct buf *config)
 {
-	size_t len = strlen(name);
-
-	for (const char *line = config; *line; line += strspn(line, "\n")) {
-		size_t end = strcspn(line, "\n");
-
-		if (strncmp(line, name, len) == 0 && line[len] == '=')
-			return strndup(line + len + 1, end - len - 1);
-		line += end;
-	}
-	return NULL;
-}
-
-static char *source_of(const char *config)
-{
-	char *text CLEANUP_FREE = value_of(config, "source");
+	char *text CLEANUP_FREE = in_force_value(config, "source");
 	struct buf why CLEANUP_BUF = BUF_INIT(0);
 	struct options o CLEANUP_OPTIONS = { 0 };
 
 	if (!text || options_init(&o) < 0 || options_source(&o, text, &why) < 0)
 		return NULL;
 	free(o.data);
-	o.data = value_of(config, "data");
+	o.data = in_force_value(config, "data");
 	return staging_source(&o);
 }
 
-/* While it is mounted: it says so itself. One that does not answer is not waited for. */
+/* While it is mounted: it says so itself. */
 static void ask_mount(struct kept *k, const char *point)
 {
 	struct buf config CLEANUP_BUF = BUF_INIT(0);
-	char *path CLEANUP_FREE = NULL;
 
-	if (asprintf(&path, "%s/.ctl/config", point) < 0) {
-		path = NULL;
+	if (in_force_read(point, &config) < 0)
 		return;
-	}
-	if (aside_read_within(path, CONFIG_MS, &config) < 0 || !config.data)
-		return;
-	k->cache = value_of(config.data, "cache");
-	k->user = value_of(config.data, "user");
-	k->source = source_of(config.data);
+	k->cache = in_force_value(&config, "cache");
+	k->user = in_force_value(&config, "user");
+	k->source = source_of(&config);
 }
 
 static int count_one(void *ctx, struct ledger_found *f, int err, const char *why UNUSED)

@@ -51,6 +51,16 @@ server() {
 	server_of "$(jq .pid .ctl/status.json)"
 }
 
+# A mount that waits two seconds for its sandbox, which is stopped: $server; and a file for it, $T/a.
+stand_still() {
+	mount_stop
+	again -o timeout=2
+	head -c 500000 /dev/urandom >"$T/a"
+	ls outputs >/dev/null
+	server=$(server)
+	kill -STOP "$server"
+}
+
 @test "new, changed, appended to, large and empty files outlive a killed daemon" {
 	local old
 
@@ -211,12 +221,7 @@ f.close()' outputs/a "$T/a" "$T/go"
 @test "SIGTERM with a sandbox that stands still: bounded, and nothing is lost" {
 	local server
 
-	mount_stop
-	again -o timeout=2
-	head -c 500000 /dev/urandom >"$T/a"
-	ls outputs >/dev/null
-	server=$(server)
-	kill -STOP "$server"
+	stand_still
 	write_and_wait outputs/a wb "$T/a"
 	wait_until noted 1
 	cd /
@@ -234,12 +239,7 @@ f.close()' outputs/a "$T/a" "$T/go"
 @test "unmount says what of the mount stays in the cache directory" {
 	local server
 
-	mount_stop
-	again -o timeout=2
-	head -c 500000 /dev/urandom >"$T/a"
-	ls outputs >/dev/null
-	server=$(server)
-	kill -STOP "$server"
+	stand_still
 	run cp "$T/a" outputs/a
 	[ "$status" != 0 ]
 	noted 1
@@ -266,6 +266,14 @@ f.close()' outputs/a "$T/a" "$T/go"
 	expect_errors
 }
 
+@test "recover does not wait for a mount that hangs" {
+	kill -STOP "$MOUNT_PID"
+	run timeout $((60 * SLOW)) "$THREADFS" recover "$M"
+	kill -CONT "$MOUNT_PID"
+	[ "$status" = 1 ]
+	[ "$output" = "threadfs: '$M': Connection timed out" ]
+}
+
 @test "an upload that the sandbox refused is tried again when asked" {
 	mkdir outputs/d
 	printf 'content' >"$T/c"
@@ -288,12 +296,7 @@ f.close()' outputs/a "$T/a" "$T/go"
 @test "an upload that failed is tried again by itself when the sandbox returns" {
 	local server
 
-	mount_stop
-	again -o timeout=2
-	head -c 500000 /dev/urandom >"$T/a"
-	ls outputs >/dev/null
-	server=$(server)
-	kill -STOP "$server"
+	stand_still
 	run "$PYTHON" -I -S -c '
 import sys
 f = open(sys.argv[1], "wb")
