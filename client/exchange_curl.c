@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "clock.h"
 #include "exchange_i.h"
 #include "pool.h"
 #include "status.h"
@@ -144,36 +145,51 @@ static curl_socket_t open_socket(void *ctx UNUSED, curlsocktype purpose UNUSED,
 	return fd;
 }
 
-/*
- * Where it was reached is where wires go, past libcurl: but not for TLS, nor where a
- * proxy may be in between, nor with a name that would have to be written otherwise.
- */
-static void learn_address(struct sandbox *sb, CURL *easy)
+/* Whether wires may go to where libcurl went: no TLS, nor a proxy that may be in between, nor a
+ * name that would have to be written otherwise. */
+static bool suits_wires(const struct sandbox *sb)
 {
-	struct sockaddr_in *in = (struct sockaddr_in *)&sb->at.addr;
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&sb->at.addr;
+	if (sb->socket || !sb->bypass_proxy || strncmp(sb->base_url, "http://", 7) != 0)
+		return false;
+	for (const char *c = sb->base_url; *c; c++)
+		if (*c & 0x80)
+			return false;
+	return true;
+}
+
+/* Unless it is none, or there is more to it than the text says (the interface). */
+static void set_address(const char *ip, uint16_t port, struct wire_address *to)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = port };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = port };
+
+	if (inet_pton(AF_INET, ip, &in.sin_addr) == 1) {
+		memcpy(&to->addr, &in, sizeof(in));
+		to->len = sizeof(in);
+	} else if (inet_pton(AF_INET6, ip, &in6.sin6_addr) == 1 &&
+		   !IN6_IS_ADDR_LINKLOCAL(&in6.sin6_addr)) {
+		memcpy(&to->addr, &in6, sizeof(in6));
+		to->len = sizeof(in6);
+	}
+}
+
+static void learn_address(struct sandbox *sb, CURL *easy, CURLcode code)
+{
 	const char *ip = NULL;
 	long port = 0;
 
-	if (sb->at.len || !sb->bypass_proxy || strncmp(sb->base_url, "http://", 7) != 0)
+	if (!suits_wires(sb))
 		return;
-	for (const char *c = sb->base_url; *c; c++)
-		if (*c & 0x80)
-			return;
+	if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST)
+		sb->at.len = 0;
+	if (code != CURLE_OK)
+		return;
+	sb->at.len = 0;
+	sb->at_ms = clock_ms();
 	curl_easy_getinfo(easy, CURLINFO_PRIMARY_IP, &ip);
 	curl_easy_getinfo(easy, CURLINFO_PRIMARY_PORT, &port);
-	if (!ip || port <= 0 || port > UINT16_MAX)
-		return;
-	memset(&sb->at.addr, 0, sizeof(sb->at.addr));
-	if (inet_pton(AF_INET, ip, &in->sin_addr) == 1) {
-		in->sin_family = AF_INET;
-		in->sin_port = htons((uint16_t)port);
-		sb->at.len = sizeof(*in);
-	} else if (inet_pton(AF_INET6, ip, &in6->sin6_addr) == 1) {
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = htons((uint16_t)port);
-		sb->at.len = sizeof(*in6);
-	}
+	if (ip && port > 0 && port <= UINT16_MAX)
+		set_address(ip, htons((uint16_t)port), &sb->at);
 }
 
 static void on_over(CURL *easy, CURLcode code)
@@ -189,8 +205,7 @@ static void on_over(CURL *easy, CURLcode code)
 		exchange_decide(x, -ECONNRESET, "the answer breaks off in its head");
 	if (code != CURLE_OK)
 		err = status_from_curl(code, os_errno);
-	else
-		learn_address(x->op->sb, easy);
+	learn_address(x->op->sb, easy, code);
 	if (err && !x->why[0])
 		why = curl_easy_strerror(code);
 	exchange_over(x, err, why);

@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "clock.h"
 #include "exchange_i.h"
 
 enum {
 	FRAME = 24,                       /* room for what is in front of a chunk */
 	PIECE = 64 * 1024 - 1984 - FRAME, /* see exchange_curl.c on buffers */
 	LENT_MAX = 1024 * 1024,
+	ADDRESS_MS = 60 * 1000,
 };
 
 /* ---- the answer ---- */
@@ -126,12 +128,18 @@ static int wire_file(void *ctx, uint64_t at, off_t *ret_offset)
 
 /* ---- its beginning ---- */
 
+/* A name may lead elsewhere by now: as long as libcurl believes it. */
+static bool knows_address(const struct sandbox *sb)
+{
+	return sb->at.len > 0 && (sb->socket || clock_ms() - sb->at_ms < ADDRESS_MS);
+}
+
 /* A reading, or a POST. It may be asked twice: see WIRE_UNFIT. */
 static bool is_for_wire(const struct exchange *x)
 {
 	const struct sandbox *sb = x->op->sb;
 
-	if (!x->direct || !x->idempotent || x->fresh || x->unfit || sb->unfit || !sb->at.len)
+	if (!x->direct || !x->idempotent || x->fresh || x->unfit || sb->unfit || !knows_address(sb))
 		return false;
 	return x->form_path || x->body.len > 0 || exchange_is_plain_get(x);
 }

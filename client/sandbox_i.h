@@ -54,8 +54,9 @@ struct sandbox {
 	bool closing;        /* only farewells still run */
 	struct pool *pool;   /* NULL before the first request and once closed */
 	struct wires *wires; /* likewise; wire.h */
-	/* For these: of TCP, where libcurl reached the server last. */
+	/* For these: of TCP, where libcurl reached the server last, and when. */
 	struct wire_address at;
+	int64_t at_ms;
 	struct lane_state lanes[LANES];
 	struct op *ops;
 	struct farewell *farewells; /* to be sent at the end */

@@ -27,6 +27,7 @@ enum {
 	REQUEST_MAX = 64 * 1024,
 	TCP_REQUEST_MAX = 32 * 1024,
 	SEND_BUFFER = 512 * 1024, /* of a unix socket that is fed; see exchange_curl.c */
+	CONNECT_MS = 1000,        /* then it is libcurl's, which may know other addresses */
 };
 
 struct field {
@@ -43,6 +44,7 @@ struct wire {
 	const struct wire_user *user;
 	void *ctx;
 	bool connecting; /* the request is not sent yet */
+	ev_timer late;   /* while it is */
 	bool reused;     /* it may have been closed meanwhile: then it is asked anew */
 	struct buf request;
 
@@ -72,12 +74,14 @@ struct wires {
 };
 
 static void on_ready(struct ev_loop *ev, ev_io *io, int revents);
+static void on_late(struct ev_loop *ev, ev_timer *timer, int revents);
 
 /* ---- connections ---- */
 
 static void close_wire(struct wire *w)
 {
 	ev_io_stop(loop_ev(w->owner->loop), &w->io);
+	ev_timer_stop(loop_ev(w->owner->loop), &w->late);
 	if (w->fd >= 0)
 		close(w->fd);
 	buf_release(&w->request);
@@ -95,6 +99,8 @@ static bool connect_wire(struct wire *w)
 	const struct wire_address *at = w->owner->at;
 	int on = 1;
 
+	if (at->len == 0)
+		return false;
 	w->fd = socket(at->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (w->fd < 0)
 		return false;
@@ -111,7 +117,8 @@ static bool connect_wire(struct wire *w)
 	}
 	w->reused = false;
 	ev_io_init(&w->io, on_ready, w->fd, EV_NONE);
-	w->io.data = w;
+	ev_timer_init(&w->late, on_late, CONNECT_MS / 1e3, 0.);
+	w->io.data = w->late.data = w;
 	return true;
 }
 
@@ -172,6 +179,7 @@ static bool send_request(struct wire *w)
 {
 	if (w->connecting) {
 		listen_for(w, EV_WRITE);
+		ev_timer_start(loop_ev(w->owner->loop), &w->late);
 		return true;
 	}
 	if (send(w->fd, w->request.data, w->request.len, MSG_NOSIGNAL) != (ssize_t)w->request.len)
@@ -446,6 +454,7 @@ static ssize_t receive(struct wire *w)
 static void broke_off(struct wire *w)
 {
 	ev_io_stop(loop_ev(w->owner->loop), &w->io);
+	ev_timer_stop(loop_ev(w->owner->loop), &w->late);
 	close(w->fd);
 	w->fd = -1;
 	/* It was closed while it was idle: a new one has not been. */
@@ -468,7 +477,9 @@ static void take_answer(struct wire *w)
 			return;
 		}
 		if (n <= 0) {
-			end(w, n < 0 ? (int)n : -EIO, "the connection broke in the middle");
+			/* That the network does not know the way any more is no word on the
+			 * request. */
+			end(w, n < 0 ? -ECONNRESET : -EIO, "the connection broke in the middle");
 			return;
 		}
 		r = w->has_head ? 0 : take_head(w);
@@ -537,6 +548,10 @@ static bool could_not_send(struct wire *w, int err)
 		return true;
 	case EPIPE:
 	case ECONNRESET:
+	case ECONNABORTED:
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case ENETUNREACH:
 		w->cut = true; /* it may have said why */
 		return true;
 	case EINVAL:
@@ -581,8 +596,14 @@ static void connected(struct wire *w)
 	socklen_t len = sizeof(err);
 
 	w->connecting = false;
+	ev_timer_stop(loop_ev(w->owner->loop), &w->late);
 	if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0 || err || !send_request(w))
 		broke_off(w);
+}
+
+static void on_late(struct ev_loop *ev UNUSED, ev_timer *timer, int revents UNUSED)
+{
+	broke_off(timer->data);
 }
 
 static void on_ready(struct ev_loop *ev, ev_io *io, int revents)

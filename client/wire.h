@@ -65,7 +65,7 @@ struct wire_user {
 	int (*file)(void *ctx, uint64_t at, off_t *ret_offset);
 };
 
-/* The address is the owner's, is known, and may change: that counts for new connections. */
+/* The address is the owner's, and may change: that counts for new connections. */
 int wires_new(struct loop *loop, const struct wire_address *at, struct wires **ret) MUST_CHECK;
 /* All wires must have been dropped. NULL is fine. */
 void wires_free(struct wires *ws);

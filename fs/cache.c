@@ -16,7 +16,7 @@ void cache_live(struct thread *t)
 {
 	/* What was asked for before lasts for its second only: shelf_left_ms(). */
 	t->watched = true;
-	t->live_ms = clock_ms();
+	t->live_ms = MAX(clock_ms(), t->ahead_ms);
 }
 
 void cache_lost(struct thread *t)

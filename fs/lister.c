@@ -22,6 +22,7 @@ enum {
 	PREFETCH_DEPTH = 8, /* a repository in the workspace, with its branches */
 	PREFETCH_MAX = 4096,
 	NAME_US = 50, /* to be shown one name, with its attributes */
+	SHOWN_MAX_MS = 10 * 1000,
 };
 
 /* One request. */
@@ -243,6 +244,17 @@ static bool is_own(const struct lister *q, const struct entry *e)
 	return q->entries.depth <= 1 || !strchr(e->name, '/');
 }
 
+/*
+ * Of a huge directory a second would be over before who reads it has looked at every name, and the
+ * rest would be asked for again: where there can be no watch it lasts as long as that takes.
+ */
+static int64_t lasts_longer_ms(const struct thread *t, size_t names)
+{
+	int64_t takes_ms = MIN((int64_t)names * NAME_US / 1000, SHOWN_MAX_MS);
+
+	return coherence_is_impossible(t) ? MAX(takes_ms - FRESH_MS, 0) : 0;
+}
+
 static int make_listing(const struct lister *q, const char *path, struct listing **ret)
 {
 	struct listing *l;
@@ -254,7 +266,8 @@ static int make_listing(const struct lister *q, const char *path, struct listing
 	r = listing_new(path, own, &l);
 	if (r < 0)
 		return r;
-	l->asked_ms = q->asked.ms;
+	l->asked_ms = q->asked.ms + lasts_longer_ms(q->dir->thread, own);
+	q->dir->thread->ahead_ms = MAX(q->dir->thread->ahead_ms, l->asked_ms);
 	l->epoch = q->asked.epoch;
 	l->complete = !q->entries.truncated;
 	for (size_t i = 0; r == 0 && i < q->entries.n; i++) {
@@ -367,20 +380,6 @@ static bool is_answer(const struct lister *q, const struct node *dir)
 
 static void go_on_ahead(struct lister *before);
 
-/*
- * What lasts a second lasts it from when it came. Of a huge directory that would be over before
- * who reads it has looked at every name, and the rest would be asked for again: one that can
- * never be watched lasts as long as that takes.
- */
-static int64_t unwatched_ms(const struct lister *q)
-{
-	int64_t now = clock_ms(), takes_ms = (int64_t)q->entries.n * NAME_US / 1000;
-
-	if (q->names || takes_ms < FRESH_MS || !coherence_is_impossible(q->dir->thread))
-		return now;
-	return now + takes_ms - FRESH_MS;
-}
-
 static void done(struct remote *r, int err)
 {
 	struct lister *q = CONTAINER_OF(r, struct lister, remote);
@@ -397,8 +396,9 @@ static void done(struct remote *r, int err)
 	thread->fs->totals.names_dropped += q->entries.dropped;
 	if (q->names && err == -EOPNOTSUPP)
 		thread->walk.unable = true;
+	/* What lasts a second lasts it from when it came. */
 	if (!thread->watched)
-		q->asked.ms = unwatched_ms(q);
+		q->asked.ms = clock_ms();
 	if (err == 0)
 		err = q->names ? take_walk(q) : take_one(q, &l);
 	if (err == 0 && awaited)

@@ -24,7 +24,7 @@ enum {
 /* How long something that was asked for then may still be believed; 0: not at all. */
 int64_t shelf_left_ms(const struct thread *t, int64_t asked_ms, uint64_t epoch);
 /* The same for what was said of a file: one with several names is changed under one of them, and
- * nobody is told of the others; so it is for a second only. */
+ * nobody is told of the others; so it does not last. */
 int64_t shelf_file_left_ms(const struct thread *t, int64_t asked_ms, uint64_t epoch, mode_t mode,
 			   uint32_t nlink);
 static inline int64_t listing_left_ms(const struct listing *l, const struct thread *t)

@@ -45,6 +45,9 @@ struct thread {
 	uint64_t epoch;
 	bool watched;    /* the sandbox tells of changes: what is cached does not age (cache.h) */
 	int64_t live_ms; /* since when */
+	/* The latest time that a listing counts from: one of a huge directory, from later on than
+	 * it was asked for (lister.c). */
+	int64_t ahead_ms;
 	/* Counts our own changes: what was learned of a file before one may be of before. */
 	uint64_t writes;
 	struct journal *journal;         /* what changed, for answers that were asked for before */

@@ -1,5 +1,5 @@
 /*
- * Heads of answers over a unix socket: what is understood of one when it comes whole is
+ * Heads of answers that are read without libcurl: what is understood of one when it comes whole is
  * understood when it comes byte by byte, and never more than was said. The functions are
  * the file's own.
  */
