@@ -238,6 +238,22 @@ static bool may_be_old(const struct check *c, int err)
 	       !node_is_since(c->node, &c->asked);
 }
 
+/* Or it is being done: a rename may be ahead of the answer that says so. */
+static bool may_be_moving(const struct check *c, int err)
+{
+	return is_gone(err) && c->node->thread->changing > 0;
+}
+
+/* Not for ever. */
+static bool looks_again(struct reader *r, const struct check *c, int err)
+{
+	if (r->kept)
+		return false;
+	if (may_be_moving(c, err) && ++r->moves < MOVES_MAX)
+		return true;
+	return may_be_old(c, err) && ++r->looks < LOOKS_MAX;
+}
+
 static void on_checked(struct remote *remote, int err)
 {
 	struct check *c = CONTAINER_OF(remote, struct check, remote);
@@ -247,11 +263,11 @@ static void on_checked(struct remote *remote, int err)
 		reader_enter(r);
 		r->check = NULL;
 	}
-	if (r && !r->kept && may_be_old(c, err) && ++r->looks < LOOKS_MAX) {
+	if (r && looks_again(r, c, err)) {
 		reader_check(r);
 		reader_leave(r);
 	} else if (r) {
-		r->looks = 0;
+		r->looks = r->moves = 0;
 		/* If nobody knows it is as before: nothing is served. */
 		if (err == 0 || r->kept)
 			r->suspect = false;

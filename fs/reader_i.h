@@ -14,6 +14,7 @@ enum {
 	SAMPLE_MAX = 4096,
 	CHANGES_MAX = 8,
 	LOOKS_MAX = 4,       /* in a row, as the file was changed here meanwhile */
+	MOVES_MAX = 1000,    /* in a row, as something is being changed here */
 	IDLE_MS = 3000,      /* then a stream that nobody reads is ended */
 	IDLE_SHORT_MS = 100, /* when memory is short */
 	ERROR_MS = 2000,     /* so long a failure answers whoever asks again */
@@ -64,6 +65,7 @@ struct reader {
 	unsigned changes;    /* of the version, since bytes were handed out */
 	struct check *check; /* somebody looks at the file */
 	unsigned looks;      /* that may have seen it as it was before */
+	unsigned moves;      /* likewise, while it may be on its way to another name */
 	char etag[ETAG_MAX]; /* what the server calls the version; "": not known */
 
 	/* what is held: in memory, or on disk once that is open */

@@ -50,6 +50,7 @@ struct thread {
 	int64_t ahead_ms;
 	/* Counts our own changes: what was learned of a file before one may be of before. */
 	uint64_t writes;
+	unsigned changing; /* of these, under way: what is not to be found may just be moving */
 	struct journal *journal;         /* what changed, for answers that were asked for before */
 	struct listing *shelf;           /* shelf.h: its listings, by path */
 	struct lister *listers;          /* lister.h: what is being asked for */

@@ -97,6 +97,7 @@ static void on_done(struct remote *r, int err)
 	if (t->changes) {
 		bool alone = trip_is_current(t);
 
+		r->thread->changing--;
 		note(t);
 		/* What it saw of its own change is not older than that. */
 		if (alone)
@@ -117,8 +118,10 @@ void trip_begin(struct trip *t, void (*start)(struct remote *r, struct sandbox *
 		void (*done)(struct trip *t, int err))
 {
 	t->done = done;
-	if (t->changes)
+	if (t->changes) {
 		note(t);
+		t->node->thread->changing++;
+	}
 	t->asked = node_moment(t->node->thread);
 	t->writes = t->node->thread->writes;
 	remote_begin(&t->remote, t->node->thread, start, on_done);

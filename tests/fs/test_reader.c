@@ -1229,6 +1229,55 @@ static void test_renamed_here_while_looked_at(void **state)
 	close_file(&f);
 }
 
+static void do_begin_move(void *ctx)
+{
+	struct file *f = ctx;
+
+	f->node->thread->writes++;
+	f->node->thread->changing++;
+	node_note(f->node, NULL, NOTE_TREE);
+}
+
+static void do_end_move(void *ctx)
+{
+	struct file *f = ctx;
+
+	f->node->thread->changing--;
+	do_move(f);
+}
+
+static bool is_asked_again(void *ctx)
+{
+	struct fsrig *r = ctx;
+
+	return rogue_count(r->f->rogue, NULL, exec_route(r)) >= 3;
+}
+
+/* It is looked for while it moves, and the answer comes before that of the rename. */
+static void test_looked_at_while_renamed_here(void **state)
+{
+	struct fsrig *r = *state;
+	struct fsrig_read read;
+	struct file f;
+	char to[4096];
+	bool good;
+
+	make_file(r, "a", 50000, 1);
+	open_file(r, &f, "a");
+	assert_int_equal(read_through(&f, 0, 1, &good), 50000);
+	rogue_forget(r->f->rogue);
+	fsrig_run(r, do_begin_move, &f);
+	assert_int_equal(rename(fsrig_host_path(r, "a"), fsrig_host_path(r, "b")), 0);
+	fsrig_run(r, do_suspect, f.reader);
+	fsrig_read_begin(r, &read, read_it, f.reader, to, 4096, 4096);
+	assert_true(fsrig_wait(r, is_asked_again, r));
+	fsrig_run(r, do_end_move, &f);
+	assert_int_equal(f.error, 0);
+	assert_int_equal(fsrig_read_end(&read), 4096);
+	assert_true(is_content(to, 4096, 4096, 1));
+	close_file(&f);
+}
+
 /* The server calls it another version before anything is heard of that. */
 static void test_watched_and_replaced(void **state)
 {
@@ -1284,6 +1333,7 @@ int main(void)
 		FSRIG_TEST(test_watched_and_replaced),
 		FSRIG_TEST(test_suspect_and_no_answer),
 		FSRIG_TEST(test_renamed_here_while_looked_at),
+		FSRIG_TEST(test_looked_at_while_renamed_here),
 		FSRIG_EMBEDDED_TEST(test_killed_in_the_middle),
 	};
 
