@@ -1173,8 +1173,10 @@ static void test_parallel_downloads(void **state)
 
 	for (size_t i = 0; i < AT_ONCE; i++)
 		WAIT_UNTIL(atomic_load(&m->readers[i].paused));
-	/* all of them are under way, and one more is not held up */
-	assert_int_equal(rogue_max_in_flight(f->rogue, route), AT_ONCE);
+	/* All of them are under way, and one more is not held up. What TCP's buffers take is
+	 * over for the server. */
+	if (rogue_socket(f->rogue))
+		assert_int_equal(rogue_max_in_flight(f->rogue, route), AT_ONCE);
 	put_file(fixture_host_path(f, "y"), "hello", 5);
 	expect_file(f, "y", "hello", 5);
 	for (size_t i = 0; i < AT_ONCE; i++) {

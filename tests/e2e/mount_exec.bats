@@ -481,11 +481,15 @@ piped() {
 }
 
 @test "threadfs exec: a reader that leaves ends it" {
+	local endless=(yes)
+
 	mark
-	[ "$(timeout $((20 * SLOW)) "$THREADFS" exec . -- yes "$MARK" | head -n 1)" = "$MARK" ]
-	refute piped "$THREADFS" exec . -- yes "$MARK"
+	# What it says until it hears that nobody listens is fetched: with sanitizers, for minutes.
+	[ -z "${SANITIZED:-}" ] || endless=(sh -c 'while sleep 0.01; do echo "$0"; done')
+	[ "$(timeout $((20 * SLOW)) "$THREADFS" exec . -- "${endless[@]}" "$MARK" | head -n 1)" = "$MARK" ]
+	refute piped "$THREADFS" exec . -- "${endless[@]}" "$MARK"
 	same "$PIPED" 141
-	wait_until runs_not "^yes $MARK"
+	wait_until runs_not "$MARK\$"
 }
 
 @test "threadfs exec: what is not in a thread, and other mistakes" {

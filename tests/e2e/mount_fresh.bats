@@ -117,7 +117,9 @@ shows() {
 }
 
 # changes_under FROM TO: somebody asks for a file of FROM bytes, and before he is answered it has TO
-# others. He gets all of one version, or an error.
+# others. He gets all of one version, or an error. With sanitizers everything takes so long that
+# the kernel often throws the longer size away: then he gets the first FROM bytes of the others
+# (docs/RELIABILITY.md, "Files that are replaced while they are read").
 changes_under() {
 	head -c "$1" /dev/zero | tr '\0' o >"$H/under"
 	wait_until cmp -s workspace/under "$H/under"
@@ -125,6 +127,9 @@ changes_under() {
 	"$PYTHON" - workspace/under "$H/under" "$STOPPED" "$1" "$2" <<-'PY'
 		import errno, os, signal, sys, threading, time
 		path, host, server, old, new = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+		good = [b"o" * old, b"n" * new]
+		if os.environ.get("SANITIZED") and new > old:
+		    good.append(b"n" * old)
 		fd = os.open(path, os.O_RDONLY)
 		os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 		os.kill(server, signal.SIGSTOP)
@@ -144,7 +149,7 @@ changes_under() {
 		    f.write(b"n" * new)
 		os.kill(server, signal.SIGCONT)
 		t.join()
-		assert got in (b"o" * old, b"n" * new), (len(got), {chr(c): got.count(c) for c in set(got)})
+		assert got in good, (len(got), {chr(c): got.count(c) for c in set(got)})
 	PY
 	STOPPED=
 }
