@@ -150,7 +150,7 @@ static void *accept_main(void *arg)
 {
 	struct rogue *r = arg;
 	bool refused;
-	int on = 1, fd;
+	int on = 1, buffer = 128 * 1024, fd;
 
 	/* rogue_stop_listening() shuts the socket down, which ends this. */
 	while ((fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0 || errno == EINTR ||
@@ -167,8 +167,11 @@ static void *accept_main(void *arg)
 			close(fd);
 			continue;
 		}
-		if (!r->socket)
+		if (!r->socket) {
 			setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+			/* It would take megabytes that the client has not asked for yet. */
+			setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
+		}
 		serve(r, fd);
 	}
 	return NULL;
