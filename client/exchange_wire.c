@@ -170,7 +170,6 @@ static void print_request(const struct exchange *x, struct buf *to)
 {
 	const struct buf *body = whole_body(x);
 	const struct curl_slist *h;
-
 	const char *host = strstr(x->op->sb->base_url, "://") + 3;
 	int len = (int)strcspn(host, "/");
 

@@ -1201,6 +1201,17 @@ static bool is_asked(void *ctx)
 	return rogue_count(r->f->rogue, NULL, exec_route(r)) >= 1;
 }
 
+/* A file "a" that was read; what was asked until then is forgotten. */
+static void open_and_read(struct fsrig *r, struct file *f)
+{
+	bool good;
+
+	make_file(r, "a", 50000, 1);
+	open_file(r, f, "a");
+	assert_int_equal(read_through(f, 0, 1, &good), 50000);
+	rogue_forget(r->f->rogue);
+}
+
 /* It was looked for by its old name: that it is not there says nothing. */
 static void test_renamed_here_while_looked_at(void **state)
 {
@@ -1209,12 +1220,8 @@ static void test_renamed_here_while_looked_at(void **state)
 	struct fsrig_read read;
 	struct file f;
 	char to[4096];
-	bool good;
 
-	make_file(r, "a", 50000, 1);
-	open_file(r, &f, "a");
-	assert_int_equal(read_through(&f, 0, 1, &good), 50000);
-	rogue_forget(r->f->rogue);
+	open_and_read(r, &f);
 	ROGUE_ADD(r->f->rogue, .path = route, .hold_ms = ROGUE_UNTIL_RELEASED, .times = 1);
 	fsrig_run(r, do_suspect, f.reader);
 	fsrig_read_begin(r, &read, read_it, f.reader, to, 4096, 4096);
@@ -1260,12 +1267,8 @@ static void test_looked_at_while_renamed_here(void **state)
 	struct fsrig_read read;
 	struct file f;
 	char to[4096];
-	bool good;
 
-	make_file(r, "a", 50000, 1);
-	open_file(r, &f, "a");
-	assert_int_equal(read_through(&f, 0, 1, &good), 50000);
-	rogue_forget(r->f->rogue);
+	open_and_read(r, &f);
 	fsrig_run(r, do_begin_move, &f);
 	assert_int_equal(rename(fsrig_host_path(r, "a"), fsrig_host_path(r, "b")), 0);
 	fsrig_run(r, do_suspect, f.reader);
