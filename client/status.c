@@ -81,13 +81,14 @@ static const struct {
 
 /*
  * What connect(2) may report as it is. ENOENT and EACCES of a unix socket are
- * not here: to a user they would speak of the file that he asked for.
+ * not here: to a user they would speak of the file that he asked for. Nor is ECONNRESET, of a
+ * server that died before it took the connection: nothing was sent.
  */
 static bool is_of_network(long n)
 {
 	static const int errnos[] = {
-		ECONNREFUSED, ECONNRESET,   ECONNABORTED, ENETDOWN,      ENETUNREACH,
-		EHOSTDOWN,    EHOSTUNREACH, ETIMEDOUT,    EADDRNOTAVAIL,
+		ECONNREFUSED, ENETDOWN,  ENETUNREACH,   EHOSTDOWN,
+		EHOSTUNREACH, ETIMEDOUT, EADDRNOTAVAIL,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(errnos); i++)

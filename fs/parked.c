@@ -7,18 +7,36 @@
 #include <errno.h>
 #include <string.h>
 
+#include "caller.h"
 #include "clock.h"
 #include "log.h"
 #include "node.h"
 #include "remote.h"
 #include "thread.h"
 
-static void tell(struct job *job)
-{
-	struct parked *p = CONTAINER_OF(job, struct parked, job);
+enum { LOOK_AGAIN_MS = 50 };
 
+/* The kernel tells of a first signal only: if it is none that ends the call, we look for others. */
+static void tell(struct parked *p)
+{
+	if (!caller_wants_out(fuse_req_ctx(p->req)->pid)) {
+		ev_timer_stop(p->fs->ev, &p->again);
+		ev_timer_set(&p->again, LOOK_AGAIN_MS / 1e3, 0.);
+		ev_timer_start(p->fs->ev, &p->again);
+		return;
+	}
 	p->fs->totals.interrupted++;
 	p->interrupted(p);
+}
+
+static void on_signal(struct job *job)
+{
+	tell(CONTAINER_OF(job, struct parked, job));
+}
+
+static void on_again(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	tell(w->data);
 }
 
 /*
@@ -48,7 +66,9 @@ void parked_init(struct parked *p, struct fs *fs, fuse_req_t req,
 		.class = fs->asked.class,
 		.ino = fs->asked.ino,
 	};
-	p->job.run = tell;
+	p->job.run = on_signal;
+	ev_timer_init(&p->again, on_again, 0., 0.);
+	p->again.data = p;
 	fs->totals.requests++;
 	fs->totals.parked++;
 	if (interrupted)
@@ -87,6 +107,7 @@ static fuse_req_t answered_with(struct parked *p, int err)
 {
 	count(p, err);
 	loop_withdraw(p->fs->loop, &p->job);
+	ev_timer_stop(p->fs->ev, &p->again);
 	p->fs->totals.parked--;
 	return STEAL(p->req);
 }

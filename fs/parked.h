@@ -1,6 +1,6 @@
 /*
  * A FUSE request, answered at once or later. Embedded in whatever serves it;
- * interrupts (Ctrl-C, kill of the caller) arrive by its callback. Loop thread only.
+ * interrupts (Ctrl-C, kill of the caller: caller.h) arrive by its callback. Loop thread only.
  */
 #pragma once
 
@@ -16,6 +16,7 @@ struct parked {
 	void (*interrupted)(struct parked *p);
 	/* private */
 	struct job job;
+	ev_timer again;
 	int64_t since_us;
 	uint64_t serial; /* of fs->asked, and what was in it */
 	enum asked_kind kind;

@@ -133,6 +133,30 @@ works_again() {
 	expect_errors
 }
 
+@test "signals that ask for no end do not hide one that does" {
+	mount_start -o timeout=60
+	thread
+	prepare
+	stop_sandbox
+	each_op -n -i 0.5
+	all_say EINTR
+	cont_sandbox
+	works_again
+	expect_errors
+}
+
+@test "signals that ask for no end fail nothing" {
+	mount_start -o timeout=60
+	thread
+	prepare
+	stop_sandbox
+	{ sleep 1; kill -CONT "$STOPPED"; } 3>&- &
+	each_op -n
+	wait "$!"
+	all_say 'OK|ENOENT' # stat asks for what is not there
+	expect_errors
+}
+
 # Those that begin, or take a second step, when others have timed out may be told at once.
 @test "every operation ends with ETIMEDOUT at its deadline, or with ENOTCONN after others have" {
 	mount_start -o timeout=3 # long enough for what comes before on a busy machine

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """One operation on a file, and how the kernel said it went.
 
-usage: op.py [-i SECONDS] OP PATH [ARGUMENT…]
+usage: op.py [-n] [-i SECONDS] OP PATH [ARGUMENT…]
 
 Prints "OK" or the name of the errno; the step that failed goes to stderr. With
--i it is interrupted by a signal after that time: "EINTR" if it came back at once
-then, "LATE" if it did not.
+-n it gets SIGALRM all the time, which it handles. With -i it is interrupted by SIGINT
+after that time: "EINTR" if it came back at once then, "LATE" if it did not.
 """
 import errno
 import os
@@ -98,6 +98,10 @@ OPS = {
 def main():
     args = sys.argv[1:]
     patience = None
+    if args[0] == "-n":
+        args = args[1:]
+        signal.signal(signal.SIGALRM, lambda _number, _frame: None)
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
     if args[0] == "-i":
         patience = float(args[1])
         args = args[2:]
@@ -105,8 +109,13 @@ def main():
         def on_signal(_number, _frame):
             raise Interrupted
 
-        signal.signal(signal.SIGALRM, on_signal)
-        signal.setitimer(signal.ITIMER_REAL, patience)
+        signal.signal(signal.SIGINT, on_signal)
+        me = os.getpid()
+        if os.fork() == 0:
+            time.sleep(patience)
+            if os.getppid() == me:
+                os.kill(me, signal.SIGINT)
+            os._exit(0)
     began = time.monotonic()
     try:
         OPS[args[0]](*args[1:])
