@@ -961,8 +961,8 @@ static void test_cancel(void **state)
 		fsrig_run(r, do_cancel, &reads[i]);
 		assert_false(fsrig_read_is_done(&reads[i]));
 	}
-	rogue_release(r->f->rogue);
 	rogue_clear(r->f->rogue);
+	rogue_release(r->f->rogue);
 	assert_int_equal(read_through(&f, 0, 1, &good), 8 * MIB);
 	assert_true(good);
 	for (unsigned i = 0; i < 4; i++)

@@ -187,8 +187,8 @@ static void test_orphan(void **state)
 		fsrig_run(r, do_orphan, &f);
 		if (i > 0)
 			assert_int_equal(end_flush(&f, &w), 0);
-		rogue_release(r->f->rogue);
 		rogue_clear(r->f->rogue);
+		rogue_release(r->f->rogue);
 		before = rogue_count(r->f->rogue, NULL, UP_ROUTE);
 		assert_true(shows(&f, "abc", 3));
 		assert_int_equal(write_at(&f, 3, "d", 1), 0);
