@@ -36,7 +36,7 @@ static bool ends_waiting(const char *status)
 
 bool caller_wants_out(pid_t tid)
 {
-	char path[32], status[4096];
+	char path[32], status[32 * 1024]; /* somebody may be in hundreds of groups */
 	int fd CLEANUP_FD = -1;
 	ssize_t n;
 

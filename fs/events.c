@@ -254,6 +254,7 @@ static void read_events(struct ctl_open *o, fuse_req_t req, size_t size, uint64_
 	op->reader = r;
 	op->size = MIN(size, READ_MAX);
 	parked_init(&op->parked, o->fs, req, on_interrupted);
+	op->parked.as_pipe = true;
 	DL_APPEND(r->reads, op);
 	serve(r);
 }

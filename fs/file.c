@@ -113,7 +113,7 @@ static int begin_writing(struct node *n, int flags)
 
 	if (!(flags & O_TRUNC) || (flags & O_ACCMODE) == O_RDONLY)
 		return 0;
-	n->told_size = n->most_size = 0;
+	n->told_size = 0;
 	if (n->stage)
 		return stage_truncate(n->stage, 0);
 	r = stage_new(n, STAGE_EMPTY, -1, &n->stage);
@@ -410,7 +410,6 @@ void sandbox_op_write(fuse_req_t req, struct handle *h, const char *bytes, size_
 		return;
 	}
 	n->told_size = MAX(n->told_size, stage_size(n->stage));
-	n->most_size = MAX(n->most_size, n->told_size);
 	n->fs->totals.bytes_written += len;
 	parked_write(&p, len);
 }

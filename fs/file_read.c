@@ -109,7 +109,7 @@ static bool content_serves(const struct handle *h, uint64_t offset)
 
 /* ---- read ---- */
 
-enum { ASKED_MS = 5 /* so long a request may be on its way to us */ };
+enum { NOTICE_MS = 5 /* so long a notification may be on its way */ };
 
 struct reading {
 	struct parked parked;
@@ -184,13 +184,13 @@ static bool is_misled(struct reading *rd, uint64_t end)
 	if (rd->asked == OF_STAGE || rd->direct || end >= asked)
 		return false;
 	/* It asks for whole pages, and not for those behind the one with the end. */
-	believed = MAX(MIN(asked, n->most_size), asked - MIN(asked, page - 1));
+	believed = MAX(MIN(asked, n->told_size), asked - MIN(asked, page - 1));
 	if (end >= believed)
 		return false;
 	if ((rd->op.size > page && !is_second(n, &rd->op)) ||
-	    !notifier_hold(n->fs, n, rd->asked_ms - ASKED_MS))
+	    n->noticed_ms + NOTICE_MS > rd->asked_ms)
 		return true;
-	n->told_size = n->most_size = end;
+	n->told_size = end;
 	return false;
 }
 

@@ -193,6 +193,7 @@ static void write_stdin(struct ctl_open *o, fuse_req_t req, const char *bytes, s
 
 	if (!w)
 		return;
+	w->parked.as_pipe = true;
 	r = command_feed(o->priv, bytes, len, &w->ask);
 	if (r < 0)
 		on_asked(&w->ask, r);

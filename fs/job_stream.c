@@ -120,6 +120,7 @@ void job_stream_read(struct job_stream_file *s, fuse_req_t req, size_t size)
 		return;
 	}
 	parked_init(&r->parked, s->open->fs, req, on_interrupted);
+	r->parked.as_pipe = true;
 	r->file = s;
 	r->size = MIN(size, READ_MAX);
 	r->wait.wake = on_news;

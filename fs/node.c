@@ -512,7 +512,7 @@ static uint64_t make_shown(const struct node *n)
 	return node_shown(n->thread, n->attr.dev, n->attr.ino);
 }
 
-enum { HOLD_MS = 50, ANSWER_MS = 100 /* in most cases it asked not longer ago */ };
+enum { HOLD_MS = 50 };
 
 bool node_holds_size(const struct node *n)
 {
@@ -520,14 +520,6 @@ bool node_holds_size(const struct node *n)
 	return n->short_ms > 0 && !n->stage && n->writers == 0 && n->attr.size > n->short_end &&
 	       n->told_size <= n->short_end && n->short_epoch == n->thread->epoch &&
 	       clock_ms() < n->short_ms + HOLD_MS;
-}
-
-/* An answer that a notification crosses is thrown away. */
-static void tell_size(struct node *n, uint64_t size)
-{
-	n->told_size = size;
-	if (size >= n->most_size || notifier_hold(n->fs, n, clock_ms() - ANSWER_MS))
-		n->most_size = size;
 }
 
 void node_stat(struct node *n, struct stat *ret)
@@ -555,5 +547,5 @@ void node_stat(struct node *n, struct stat *ret)
 	if (!n->parent && n != n->fs->root)
 		ret->st_nlink = 0;
 	ret->st_mode &= ~(o->umask & 07777);
-	tell_size(n, (uint64_t)ret->st_size);
+	n->told_size = (uint64_t)ret->st_size;
 }

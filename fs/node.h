@@ -48,9 +48,7 @@ struct node {
 
 	uint64_t nlookup;      /* the kernel's count */
 	uint64_t told_size;    /* what it was last told of the size, or can tell from a read */
-	uint64_t most_size;    /* the largest that it may still believe */
-	int64_t noticed_ms;    /* when it was last to be notified of a change of this itself */
-	int64_t held_ms;       /* until when that has to wait: notifier_hold() */
+	int64_t noticed_ms;    /* when it was notified of a change of this itself */
 	uint64_t short_end;    /* where a read ended that it wanted more of, */
 	int64_t short_ms;      /* when that was (0: not), */
 	uint64_t short_epoch;  /* and the thread's epoch then */

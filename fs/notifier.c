@@ -2,8 +2,8 @@
  * See notifier.h. One lock; a queue (lane) for each thread of the mount, so that what the
  * kernel makes wait because of one sandbox keeps nobody else's waiting; a few
  * threads that empty them, each lane by one at a time, so that all stay in order. A notice stays in
- * the table while it waits for its second time, and for a while after it was sent: news of the
- * same thing take its place. Knows nodes only on the loop's side.
+ * the table while it waits for its second time, too: news of the same thing take
+ * its place. Knows nodes only on the loop's side.
  */
 #include "notifier.h"
 
@@ -19,8 +19,6 @@
 
 enum {
 	AGAIN_MS = 100,  /* so long an answer may be on its way into the kernel's cache */
-	HOLD_MS = 50,    /* or to whoever asked */
-	SPENT_MS = 1000, /* so long it is known when a notice was sent */
 	STOP_MS = 5000,  /* a request that holds a thread may still have to be answered */
 	THREADS_MAX = 8, /* more than one only if some are held */
 	TURN = 64,       /* notices of a lane before the next one has its turn */
@@ -33,17 +31,11 @@ struct subject {
 	char name[NAME_BYTES_MAX + 1];
 };
 
-/* HELD: for its first time; LATER: for its second, or a job; SPENT: it was sent. */
-enum state { READY, HELD, SENDING, LATER, SPENT };
-
 struct notice {
 	struct lane *lane;
-	enum state state;
 	bool data;       /* pages, too */
 	bool again;      /* once more after this time */
-	bool anew;       /* there are news while it is sent */
-	int64_t due_ms;  /* HELD, LATER: when it is ready */
-	int64_t sent_ms; /* when it was sent last; 0: never */
+	int64_t due_ms;  /* of the second time; 0: it is ready */
 	struct job *job; /* instead of all else: to be posted when all before it were sent */
 	size_t key_len;  /* of the subject */
 	UT_hash_handle hh;
@@ -54,7 +46,6 @@ struct notice {
 struct lane {
 	const void *owner;
 	struct notice *ready; /* in order */
-	unsigned held;        /* how many are not ready yet for their first time */
 	unsigned count;       /* of all of its notices */
 	bool busy;            /* a thread is at it */
 	bool waits;           /* for a thread: it is in notifier->waiting */
@@ -70,8 +61,7 @@ struct notifier {
 	/* guarded by lock, as all below: */
 	struct lane *lanes;     /* by owner */
 	struct lane *waiting;   /* those with something to send that nobody is at */
-	struct notice *later;   /* LATER and HELD, about in the order of due_ms */
-	struct notice *spent;   /* in the order of sent_ms */
+	struct notice *later;   /* for their second time, in order of due_ms */
 	struct notice *by_what; /* all but jobs */
 	pthread_t threads[THREADS_MAX];
 	unsigned count, idle; /* of them */
@@ -145,32 +135,11 @@ static void add_ready(struct notifier *s, struct notice *n) NEEDS(&s->lock)
 {
 	struct lane *l = n->lane;
 
-	n->state = READY;
 	DL_APPEND(l->ready, n);
 	if (!l->busy && !l->waits) {
 		l->waits = true;
 		DL_APPEND(s->waiting, l);
 	}
-}
-
-static void add_later(struct notifier *s, struct notice *n, enum state state, int64_t due_ms)
-	NEEDS(&s->lock)
-{
-	n->state = state;
-	n->due_ms = due_ms;
-	n->lane->held += state == HELD;
-	DL_APPEND(s->later, n);
-}
-
-static void take_back(struct notifier *s, struct notice *n) NEEDS(&s->lock)
-{
-	n->lane->held -= n->state == HELD;
-	if (n->state == SPENT)
-		DL_DELETE(s->spent, n);
-	else if (n->state != READY)
-		DL_DELETE(s->later, n);
-	else
-		DL_DELETE(n->lane->ready, n);
 }
 
 static void drop_notice(struct notifier *s, struct notice *n) NEEDS(&s->lock)
@@ -181,20 +150,6 @@ static void drop_notice(struct notifier *s, struct notice *n) NEEDS(&s->lock)
 	free(n);
 }
 
-static void drop_spent(struct notifier *s) NEEDS(&s->lock)
-{
-	int64_t until = clock_ms() - SPENT_MS;
-
-	while (s->spent && s->spent->sent_ms < until) {
-		struct notice *n = s->spent;
-		struct lane *l = n->lane;
-
-		take_back(s, n);
-		drop_notice(s, n);
-		drop_lane_if_empty(s, l);
-	}
-}
-
 /* ---- the threads ---- */
 
 static void send_one(struct notifier *s, struct lane *l) NEEDS(&s->lock)
@@ -203,7 +158,7 @@ static void send_one(struct notifier *s, struct lane *l) NEEDS(&s->lock)
 	struct subject what;
 	bool data = n->data, no_expiry = s->no_expiry;
 
-	take_back(s, n);
+	DL_DELETE(l->ready, n);
 	if (n->job) {
 		loop_post(s->loop, n->job);
 		drop_notice(s, n);
@@ -212,26 +167,17 @@ static void send_one(struct notifier *s, struct lane *l) NEEDS(&s->lock)
 	memcpy(&what, &n->subject, n->key_len);
 	what.name[n->key_len - offsetof(struct subject, name)] = '\0';
 	s->sent++;
-	n->state = SENDING;
-	n->data = false;
+	if (n->again) {
+		n->again = false;
+		n->due_ms = clock_ms() + AGAIN_MS;
+		DL_APPEND(s->later, n);
+	} else {
+		drop_notice(s, n);
+	}
 	unlock(&s->lock);
 	no_expiry = deliver(s, &what, data, no_expiry);
 	lock(&s->lock);
 	s->no_expiry |= no_expiry;
-	n->sent_ms = clock_ms();
-	n->data |= n->again && data;
-	if (n->anew) {
-		n->anew = false;
-		add_ready(s, n);
-	} else if (n->again) {
-		n->again = false;
-		add_later(s, n, LATER, n->sent_ms + AGAIN_MS);
-	} else if (!what.name[0]) {
-		n->state = SPENT;
-		DL_APPEND(s->spent, n);
-	} else {
-		drop_notice(s, n);
-	}
 }
 
 static void call_somebody(struct notifier *s) NEEDS(&s->lock);
@@ -247,31 +193,17 @@ static void pass_on(struct notifier *s) NEEDS(&s->lock)
 		pthread_cond_signal(&s->more); /* he may not know until when to sleep */
 }
 
-/* Until something is ready, or there is something to be done for what was sent. */
-static void wait_for_more(struct notifier *s) NEEDS(&s->lock)
-{
-	int64_t ms = MIN(s->later ? s->later->due_ms : INT64_MAX,
-			 s->spent ? s->spent->sent_ms + SPENT_MS + 1 : INT64_MAX);
-	struct timespec until = { ms / 1000, ms % 1000 * 1000000 };
-
-	s->idle++;
-	if (ms < INT64_MAX)
-		pthread_cond_timedwait(&s->more, &s->lock.mutex, &until);
-	else
-		pthread_cond_wait(&s->more, &s->lock.mutex);
-	s->idle--;
-}
-
 /* The next one with something to send; NULL: the end. */
 static struct lane *next_lane(struct notifier *s) NEEDS(&s->lock)
 {
 	while (!s->stopping) {
 		struct notice *n = s->later;
 		struct lane *l;
+		struct timespec until;
 
-		drop_spent(s);
 		if (n && n->due_ms <= clock_ms()) {
-			take_back(s, n);
+			DL_DELETE(s->later, n);
+			n->due_ms = 0;
 			add_ready(s, n);
 			continue;
 		}
@@ -282,7 +214,15 @@ static struct lane *next_lane(struct notifier *s) NEEDS(&s->lock)
 			pass_on(s);
 			return l;
 		}
-		wait_for_more(s);
+		s->idle++;
+		if (n) {
+			until.tv_sec = n->due_ms / 1000;
+			until.tv_nsec = n->due_ms % 1000 * 1000000;
+			pthread_cond_timedwait(&s->more, &s->lock.mutex, &until);
+		} else {
+			pthread_cond_wait(&s->more, &s->lock.mutex);
+		}
+		s->idle--;
 	}
 	return NULL;
 }
@@ -343,11 +283,6 @@ static void call_somebody(struct notifier *s) NEEDS(&s->lock)
 
 /* ---- the loop's side ---- */
 
-static size_t subject_len(const struct subject *what)
-{
-	return offsetof(struct subject, name) + strlen(what->name);
-}
-
 static bool was_told(const struct node *n)
 {
 	return clock_ms() - n->told_ms < AGAIN_MS;
@@ -376,56 +311,30 @@ static void undo_notice(struct notifier *s, struct notice *n) NEEDS(&s->lock)
 	free(n);
 }
 
-static struct notice *find_notice(struct notifier *s, const struct subject *what) NEEDS(&s->lock)
+static void notify(struct notifier *s, const void *owner, const struct subject *what, bool data,
+		   bool again)
 {
+	size_t len = offsetof(struct subject, name) + strlen(what->name);
 	struct notice *n = NULL;
 
-	HASH_FIND(hh, s->by_what, what, subject_len(what), n);
-	return n;
-}
-
-static struct notice *make_notice(struct notifier *s, const void *owner, const struct subject *what)
-	NEEDS(&s->lock)
-{
-	size_t len = subject_len(what);
-	struct notice *n = new_notice(s, owner, len);
-
-	if (!n)
-		return NULL;
-	memcpy(&n->subject, what, len);
-	HASH_ADD_KEYPTR(hh, s->by_what, &n->subject, len, n);
-	if (!HASH_TOOK(hh, n))
-		undo_notice(s, STEAL(n));
-	return n;
-}
-
-/* Not before a time: held_ms. */
-static void notify(struct notifier *s, const void *owner, const struct subject *what, bool data,
-		   bool again, int64_t held_ms)
-{
-	struct notice *n;
-	bool begins = true;
-
 	lock(&s->lock);
-	n = find_notice(s, what);
-	if (n && (n->state == READY || n->state == SENDING)) {
-		n->anew = n->state == SENDING;
-		begins = false;
-	} else if (n) {
-		take_back(s, n); /* it comes anew */
-	} else {
-		n = make_notice(s, owner, what);
-	}
-	if (n && begins && held_ms > clock_ms())
-		add_later(s, n, HELD, held_ms);
-	else if (n && begins)
+	HASH_FIND(hh, s->by_what, what, len, n);
+	if (n && n->due_ms) { /* it comes anew */
+		DL_DELETE(s->later, n);
+		n->due_ms = 0;
 		add_ready(s, n);
+	} else if (!n && (n = new_notice(s, owner, len))) {
+		memcpy(&n->subject, what, len);
+		HASH_ADD_KEYPTR(hh, s->by_what, &n->subject, len, n);
+		if (HASH_TOOK(hh, n))
+			add_ready(s, n);
+		else
+			undo_notice(s, STEAL(n));
+	}
 	if (n) {
 		n->data |= data;
 		n->again |= again;
 		call_somebody(s);
-		if (n->state == HELD && s->idle > 0)
-			pthread_cond_signal(&s->more);
 	}
 	unlock(&s->lock);
 	if (!n)
@@ -440,29 +349,7 @@ void notify_inode(struct fs *fs, fuse_ino_t ino, bool data)
 	if (!fs->notifier || !n || n->nlookup == 0)
 		return;
 	n->noticed_ms = clock_ms();
-	notify(fs->notifier, n->thread, &what, data, was_told(n), n->held_ms);
-}
-
-bool notifier_hold(struct fs *fs, struct node *node, int64_t since_ms)
-{
-	const struct subject what = { .ino = node->ino };
-	struct notifier *s = fs->notifier;
-	int64_t now = clock_ms();
-	bool crosses = node->noticed_ms >= since_ms || (s && now - since_ms > SPENT_MS);
-	struct notice *n;
-
-	if (s) {
-		lock(&s->lock);
-		n = find_notice(s, &what);
-		crosses |=
-			n && (n->state == READY || n->state == SENDING || n->sent_ms >= since_ms);
-		if (n && n->state == LATER)
-			n->due_ms = MAX(n->due_ms, now + HOLD_MS);
-		unlock(&s->lock);
-	}
-	if (!crosses)
-		node->held_ms = now + HOLD_MS;
-	return !crosses;
+	notify(fs->notifier, n->thread, &what, data, was_told(n));
 }
 
 void notify_attr_now(struct fs *fs, fuse_ino_t ino)
@@ -487,7 +374,7 @@ void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name)
 		return;
 	strcpy(what.name, name);
 	if (fs->notifier)
-		notify(fs->notifier, d->thread, &what, false, was_told(d), 0);
+		notify(fs->notifier, d->thread, &what, false, was_told(d));
 }
 
 void notifier_sync(struct fs *fs, const struct thread *t, struct job *job)
@@ -500,14 +387,11 @@ void notifier_sync(struct fs *fs, const struct thread *t, struct job *job)
 	if (s) {
 		lock(&s->lock);
 		HASH_FIND_PTR(s->lanes, &owner, l);
-		if (l && (l->ready || l->busy || l->held > 0))
+		if (l && (l->ready || l->busy))
 			n = new_notice(s, owner, 0);
 		if (n) {
 			n->job = job;
-			if (l->held > 0)
-				add_later(s, n, LATER, clock_ms() + HOLD_MS);
-			else
-				add_ready(s, n);
+			add_ready(s, n);
 			call_somebody(s);
 		}
 		unlock(&s->lock);
@@ -547,29 +431,24 @@ uint64_t notifier_sent(struct fs *fs)
 
 /* ---- life ---- */
 
-/* Who waits for what is not sent any more does so no longer. */
-static void give_up(struct notifier *s, struct notice *n) NEEDS(&s->lock)
-{
-	take_back(s, n);
-	if (n->job)
-		loop_post(s->loop, n->job);
-	drop_notice(s, n);
-}
-
-/* Its threads have ended. */
+/* Its threads have ended. Who waits for what is not sent any more does so no longer. */
 static void notifier_free(struct notifier *s)
 {
 	struct lane *l, *next_l;
 	struct notice *n, *next;
 
 	lock(&s->lock);
-	DL_FOREACH_SAFE (s->later, n, next)
-		give_up(s, n);
-	DL_FOREACH_SAFE (s->spent, n, next)
-		give_up(s, n);
+	DL_FOREACH_SAFE (s->later, n, next) {
+		DL_DELETE(s->later, n);
+		drop_notice(s, n);
+	}
 	HASH_ITER (hh, s->lanes, l, next_l) {
-		DL_FOREACH_SAFE (l->ready, n, next)
-			give_up(s, n);
+		DL_FOREACH_SAFE (l->ready, n, next) {
+			DL_DELETE(l->ready, n);
+			if (n->job)
+				loop_post(s->loop, n->job);
+			drop_notice(s, n);
+		}
 		drop_lane_if_empty(s, l);
 	}
 	unlock(&s->lock);

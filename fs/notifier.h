@@ -33,14 +33,6 @@ void notify_inode(struct fs *fs, fuse_ino_t ino, bool data);
 void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name);
 
 /*
- * The kernel throws away what an answer says of a file's end if a notification about the file comes
- * between when it asked (since_ms) and when whoever asked has seen the answer. Returns
- * false if one did, or does at once; else there is none for a moment but those of
- * notify_attr_now().
- */
-bool notifier_hold(struct fs *fs, struct node *n, int64_t since_ms);
-
-/*
  * Posts the job when all that was told so far of that thread's has been sent: for whoever is to
  * look only then. At the end of the mount it is posted all the same.
  */

@@ -19,7 +19,7 @@ enum { LOOK_AGAIN_MS = 50 };
 /* The kernel tells of a first signal only: if it is none that ends the call, we look for others. */
 static void tell(struct parked *p)
 {
-	if (!caller_wants_out(fuse_req_ctx(p->req)->pid)) {
+	if (!p->as_pipe && !caller_wants_out(fuse_req_ctx(p->req)->pid)) {
 		ev_timer_stop(p->fs->ev, &p->again);
 		ev_timer_set(&p->again, LOOK_AGAIN_MS / 1e3, 0.);
 		ev_timer_start(p->fs->ev, &p->again);

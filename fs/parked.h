@@ -14,6 +14,9 @@ struct parked {
 	/* The caller does not want to wait any more: end it soon, with -EINTR. Never
 	 * called from inside parked_init(), nor once it is answered. */
 	void (*interrupted)(struct parked *p);
+	/* By any signal, as with a pipe: it may have to wait for ever. To be set after
+	 * parked_init(). */
+	bool as_pipe;
 	/* private */
 	struct job job;
 	ev_timer again;
