@@ -180,9 +180,12 @@ static int open_stdin(struct ctl_open *o)
 static void on_feed_interrupted(struct parked *p)
 {
 	struct ask_op *w = CONTAINER_OF(p, struct ask_op, parked);
+	size_t taken = command_feed_leave(&w->ask);
 
-	command_feed_leave(&w->ask);
-	parked_err(p, -EINTR);
+	if (taken > 0)
+		parked_write(p, taken);
+	else
+		parked_err(p, -EINTR);
 	free(w);
 }
 

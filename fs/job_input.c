@@ -110,11 +110,11 @@ static void on_fed(struct call *call)
 		finish(f, 0);
 	} else if (command_is_over(c)) {
 		finish(f, -EPIPE);
-	} else if (is_passing(err) && (f->asker || f->end)) {
+	} else if (is_passing(err)) {
 		f->pause_ms = MIN(MAX(f->pause_ms * 2, FEED_MIN_MS), FEED_MAX_MS);
 		ev_timer_set(&f->timer, (double)f->pause_ms / 1000, 0.);
 		ev_timer_start(c->fs->ev, &f->timer);
-	} else if (err < 0 || !f->asker) {
+	} else if (err < 0) {
 		finish(f, err);
 	}
 	send_next(c);
@@ -189,16 +189,19 @@ int command_feed(struct command *c, const void *bytes, size_t len, struct job_as
 	return takes_input(c) ? append(c, bytes, len, false, a) : -EPIPE;
 }
 
-void command_feed_leave(struct job_ask *a)
+size_t command_feed_leave(struct job_ask *a)
 {
 	struct feed *f = STEAL(a->feed);
 	struct command *c = command_ref(f->command);
+	size_t taken = f->at + (f->sent ? next_len(f) : 0);
 
 	f->asker = NULL;
+	f->len = taken;
 	if (!f->sent)
 		finish(f, 0);
 	send_next(c); /* those behind it */
 	command_unref(c);
+	return taken;
 }
 
 void command_input_end(struct command *c)

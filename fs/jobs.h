@@ -131,5 +131,8 @@ int command_stdin_open(struct command *c) MUST_CHECK;
 void command_stdin_close(struct command *c);
 /* Appends bytes (copied); one after the other. Returns 0, -EPIPE or -ENOMEM. */
 int command_feed(struct command *c, const void *bytes, size_t len, struct job_ask *a) MUST_CHECK;
-/* Does not wait any more; what has not been sent yet never will be. done() does not come. */
-void command_feed_leave(struct job_ask *a);
+/*
+ * Does not wait any more: done() does not come, and what has not been sent yet never will be.
+ * Returns how much was: that the command gets.
+ */
+size_t command_feed_leave(struct job_ask *a);

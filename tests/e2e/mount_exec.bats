@@ -436,6 +436,21 @@ tx() {
 	[ "$(yes | timeout $((20 * SLOW)) "$THREADFS" exec . -- echo ended)" = ended ]
 }
 
+@test "threadfs exec: stdin arrives once, also of one who is stopped meanwhile" {
+	local pid
+
+	head -c 3000000 /dev/urandom >"$T/in"
+	"$THREADFS" exec . -- sha256sum <"$T/in" >"$T/sum" 3>&- &
+	pid=$!
+	while kill -STOP "$pid" 2>/dev/null; do
+		sleep 0.02
+		kill -CONT "$pid"
+		sleep 0.1
+	done
+	wait "$pid"
+	[ "$(cat "$T/sum")" = "$(sha256sum <"$T/in")" ]
+}
+
 @test "threadfs exec: arguments arrive as they are" {
 	tx . -- printf '[%s]' 'a b' '$x' "it's" $'new\nline' '' '*' '`id`' '"' '\n' -n ü $'\xff' >"$T/o"
 	printf '[%s]' 'a b' '$x' "it's" $'new\nline' '' '*' '`id`' '"' '\n' -n ü $'\xff' | cmp - "$T/o"

@@ -178,7 +178,7 @@ cont_later() {
 		>"$T/said" 3>&- &
 	pid=$!
 	wait_until grep -qsx begun "$T/said"
-	kill -TSTP "$pid"
+	kill -STOP "$pid"
 	wait_until is_stopped "$pid"
 	kill -CONT "$pid"
 	touch go

@@ -31,6 +31,7 @@ teardown() {
 		as "$US" "$THREADFS" unmount "$M" || true
 	fi
 	[ ! -e "$T/made" ] || xargs -r rm -rf -- <"$T/made"
+	rmdir "/tmp/threadfs-$HIM" 2>/dev/null || true # he may not use ours
 	teardown_mount
 }
 
