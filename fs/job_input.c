@@ -115,6 +115,8 @@ static void on_fed(struct call *call)
 		ev_timer_set(&f->timer, (double)f->pause_ms / 1000, 0.);
 		ev_timer_start(c->fs->ev, &f->timer);
 	} else if (err < 0) {
+		if (!f->asker)
+			c->feed_error = err; /* for who writes next: a piece is missing */
 		finish(f, err);
 	}
 	send_next(c);
@@ -186,6 +188,8 @@ void command_stdin_close(struct command *c)
 
 int command_feed(struct command *c, const void *bytes, size_t len, struct job_ask *a)
 {
+	if (c->feed_error)
+		return c->feed_error;
 	return takes_input(c) ? append(c, bytes, len, false, a) : -EPIPE;
 }
 

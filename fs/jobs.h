@@ -129,7 +129,10 @@ void command_kill_cancel(struct job_ask *a);
 /* Each writer of its stdin; when the last one has left, the input ends. -EPIPE: it has none. */
 int command_stdin_open(struct command *c) MUST_CHECK;
 void command_stdin_close(struct command *c);
-/* Appends bytes (copied); one after the other. Returns 0, -EPIPE or -ENOMEM. */
+/*
+ * Appends bytes (copied); one after the other. Returns 0, -EPIPE, -ENOMEM, or why something before
+ * did not arrive that somebody left.
+ */
 int command_feed(struct command *c, const void *bytes, size_t len, struct job_ask *a) MUST_CHECK;
 /*
  * Does not wait any more: done() does not come, and what has not been sent yet never will be.

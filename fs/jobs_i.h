@@ -61,6 +61,7 @@ struct command {
 	uint64_t fed_bytes;
 	unsigned writers;
 	bool input_ended;
+	int feed_error; /* what nobody waited for did not arrive */
 
 	/* the end */
 	uint64_t ended; /* the how manieth of its thread to do so */
