@@ -218,7 +218,7 @@ socket_of() {
 @test "status.json of a thread has every field" {
 	local file
 
-	mount_start -o user=alice
+	mount_start -o user=alice,linger=600
 	thread
 	echo x >outputs/f
 	exec 5<outputs/f
