@@ -538,7 +538,7 @@ sigterm_body() {
 	kill -TERM "$SANDBOXD_PID"
 	wait_until no_process "sleep $MARK"
 	wait_until pid_gone "$SANDBOXD_PID"
-	[ $((${EPOCHREALTIME/[.,]/} - start)) -lt 2000000 ]
+	[ $((${EPOCHREALTIME/[.,]/} - start)) -lt $((2000000 * SLOW)) ]
 	wait "$SANDBOXD_PID"
 	no_process "$T"
 	[ ! -e "$SOCK" ]
@@ -608,7 +608,7 @@ sigterm_body() {
 	start=${EPOCHREALTIME/[.,]/}
 	kill -TERM "$SANDBOXD_PID"
 	wait_until pid_gone "$SANDBOXD_PID"
-	[ $((${EPOCHREALTIME/[.,]/} - start)) -lt 2000000 ]
+	[ $((${EPOCHREALTIME/[.,]/} - start)) -lt $((2000000 * SLOW)) ]
 	wait "$SANDBOXD_PID"
 	no_process "sleep $MARK"
 	[ ! -e "$SOCK" ]

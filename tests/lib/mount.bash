@@ -288,10 +288,16 @@ mount_end_spawned_() {
 	local pid
 
 	for pid in "${SPAWNED[@]}"; do
+		child_gone "$pid" && continue
 		kill -TERM "$pid" 2>/dev/null || continue
-		wait_for 3 pid_gone "$pid" 2>/dev/null || kill -KILL "$pid" 2>/dev/null
+		wait_for 3 child_gone "$pid" 2>/dev/null || kill -KILL "$pid" 2>/dev/null
 		wait "$pid" 2>/dev/null || true
 	done
+}
+
+# It runs, and is what the test started and not somebody else with the same number.
+is_of_test_() {
+	grep -qsF -- "$T/" "/proc/$1/cmdline" && ! pid_gone "$1"
 }
 
 # Ends by force what did not end by itself; fails if there was anything after a test
@@ -306,8 +312,9 @@ mount_clean_() {
 			fusermount3 -uz "$dir"
 	done
 	for pid in "${MOUNT_PIDS[@]}" $(pgrep -f -- "threadfs mount.*$T/"); do
-		pid_gone "$pid" && continue
+		is_of_test_ "$pid" || continue
 		wait_for 5 pid_gone "$pid" 2>/dev/null && continue
+		is_of_test_ "$pid" || continue
 		left+=("$(ps -o pid=,args= -p "$pid")")
 		kill -TERM "$pid" 2>/dev/null
 		wait_for 5 pid_gone "$pid" 2>/dev/null || kill -KILL "$pid" 2>/dev/null

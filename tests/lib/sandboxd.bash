@@ -57,8 +57,9 @@ sandboxd_teardown() {
 	local pid f
 
 	for pid in "${SANDBOXD_PIDS[@]}"; do
+		child_gone "$pid" && continue
 		kill -TERM "$pid" 2>/dev/null || continue
-		wait_for 3 pid_gone "$pid" || kill -KILL "$pid" 2>/dev/null || true
+		wait_for 3 child_gone "$pid" || kill -KILL "$pid" 2>/dev/null || true
 		wait "$pid" 2>/dev/null || true
 	done
 	for f in "$T"/*.log; do
@@ -96,6 +97,16 @@ pid_gone() {
 
 	[ -n "$1" ] && read -r stat 2>/dev/null <"/proc/$1/stat" || return 0
 	[[ ${stat##*) } == [ZX]* ]]
+}
+
+# child_gone PID: as pid_gone, for what this shell started: also if the number is somebody else's by
+# now. Whoever ends processes has to ask before: on a busy machine numbers come again soon.
+child_gone() {
+	local stat
+
+	[ -n "$1" ] && read -r stat 2>/dev/null <"/proc/$1/stat" || return 0
+	stat=${stat##*) }
+	[[ $stat == [ZX]* || $stat != "${stat%% *} $BASHPID "* ]]
 }
 
 # sandboxd_launch [ARGS…]: starts the program in the background without waiting.
