@@ -392,7 +392,8 @@ static int outcome(const struct run *r, int error, int write_error)
 	read_text(r, "status", state, sizeof(state));
 	read_text(r, "exit_code", code, sizeof(code));
 	if (strcmp(state, "done cut") == 0)
-		return complain(EXIT_LOST, "the output is too long: only its beginning was kept");
+		return complain(EXIT_LOST, "the output is too long: only its beginning was kept; "
+					   "let the command write to a file");
 	if (write_error == EPIPE)
 		return 128 + SIGPIPE; /* as of any command whose reader has gone */
 	if (write_error)
