@@ -66,13 +66,14 @@ void parked_init(struct parked *p, struct fs *fs, fuse_req_t req,
 		.class = fs->asked.class,
 		.ino = fs->asked.ino,
 	};
+	fs->totals.requests++;
+	fs->totals.parked++;
+	if (!interrupted)
+		return;
 	p->job.run = on_signal;
 	ev_timer_init(&p->again, on_again, 0., 0.);
 	p->again.data = p;
-	fs->totals.requests++;
-	fs->totals.parked++;
-	if (interrupted)
-		fuse_req_interrupt_func(req, on_interrupt, p);
+	fuse_req_interrupt_func(req, on_interrupt, p);
 }
 
 static void tell_log(const struct parked *p, int err, int64_t us)

@@ -166,15 +166,16 @@ stop_until_known() {
 }
 
 @test "one that is killed is replaced by the next operation, and never known not to answer" {
-	local i server
+	local i pid server
 
 	mount_start
 	thread
 	echo old >outputs/f
 	for i in 1 2 3; do
 		sandbox true
-		server=$(server_of "$(jq .pid .ctl/status.json)")
-		kill -KILL "$(jq .pid .ctl/status.json)"
+		pid=$(jq .pid .ctl/status.json)
+		server=$(server_of "$pid")
+		kill -KILL "$pid"
 		wait_until pid_gone "$server" # it ends after the one who watches it
 		[ "$(cat outputs/f)" = old ]
 	done

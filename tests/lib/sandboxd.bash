@@ -105,8 +105,7 @@ child_gone() {
 	local stat
 
 	[ -n "$1" ] && read -r stat 2>/dev/null <"/proc/$1/stat" || return 0
-	stat=${stat##*) }
-	[[ $stat == [ZX]* || $stat != "${stat%% *} $BASHPID "* ]]
+	[[ ${stat##*) } != [!ZX]" $BASHPID "* ]]
 }
 
 # sandboxd_launch [ARGS…]: starts the program in the background without waiting.
