@@ -85,7 +85,7 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
  */
 static bool header_means(time_t header, const struct timespec *t)
 {
-	return header == t->tv_sec || (header == t->tv_sec + 1 && t->tv_nsec >= 999999500);
+	return header == t->tv_sec || (header - 1 == t->tv_sec && t->tv_nsec >= 999999500);
 }
 
 /* Whether the file looks now as it did at the start. */

@@ -262,6 +262,11 @@ static bool streaming(struct exchange *x)
 	return true;
 }
 
+bool exchange_is_file(struct exchange *x)
+{
+	return !x->knows_head || streaming(x);
+}
+
 static void run_room(struct job *job)
 {
 	struct exchange *x = CONTAINER_OF(job, struct exchange, room);
@@ -289,11 +294,13 @@ int exchange_take(struct exchange *x, const char *bytes, size_t n)
 {
 	int r;
 
-	op_progress(x->op);
-	if (!streaming(x))
+	/* An answer that is no file has to be there in time. */
+	if (!streaming(x)) {
 		r = keep_answer(x, bytes, n);
-	else
+	} else {
+		op_progress(x->op);
 		r = x->error ?: x->data(x, bytes, n);
+	}
 	if (r == -EAGAIN)
 		exchange_pause(x);
 	else

@@ -21,6 +21,8 @@ static inline bool exchange_is_plain_get(const struct exchange *x)
 int exchange_add_header(struct curl_slist **to, const char *line) MUST_CHECK;
 /* Bytes of the answer: as data(). After -EAGAIN it is paused. */
 int exchange_take(struct exchange *x, const char *bytes, size_t n);
+/* Whether what comes is a file, as far as one knows: that may take as long as it is not silent. */
+bool exchange_is_file(struct exchange *x);
 /*
  * Whoever pauses may do so for long: its place in the lane is another's. That
  * one cannot begin from inside a callback of libcurl.

@@ -21,7 +21,8 @@ static void wire_moved(void *ctx)
 {
 	struct exchange *x = ctx;
 
-	op_progress(x->op);
+	if (exchange_is_file(x))
+		op_progress(x->op);
 }
 
 static int wire_data(void *ctx, const char *bytes, size_t len)

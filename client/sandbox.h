@@ -253,6 +253,9 @@ struct upload {
 	int64_t size; /* -1: not known yet */
 	int mode;     /* permissions of the file; -1: those it had, or the server's default */
 	unsigned flags;
+	/* Optional, until the end: only over this version of the file: -EEXIST if that is not there
+	 * when the new one is to get its name. */
+	const struct attr *over;
 	/*
 	 * Fills at most len bytes on the loop's thread: returns how many, 0 at
 	 * the end, -EAGAIN to pause (then sandbox_go_on), or an errno, which

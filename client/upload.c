@@ -168,16 +168,32 @@ static void on_placed(struct posix_run *run, int err)
 		posix_run_finish_op(run, 0);
 }
 
+/* As mv would say -EEXIST. */
+#define SAY_TAKEN "echo 'mv: cannot move: File exists' >&2; false"
+
 /* mv -n leaves the file where it is, and old ones say nothing. */
 static void rename_script(const struct upload_op *o, struct buf *s)
 {
 	if (o->how.flags & UPLOAD_NEW)
 		shell_printf(s,
-			     " && command mv -nT -- %s %s && if [ -e %s ]; then "
-			     "echo 'mv: cannot move: File exists' >&2; false; fi",
+			     " && command mv -nT -- %s %s && if [ -e %s ]; then " SAY_TAKEN "; fi",
 			     o->place, o->path, o->place);
 	else
 		shell_printf(s, " && command mv -fT -- %s %s", o->place, o->path);
+}
+
+static void expect_script(const struct upload_op *o, struct buf *s)
+{
+	const struct attr *a = o->how.over;
+	char version[96];
+
+	snprintf(version, sizeof(version), "%llu %llu %lld.%09ld", (unsigned long long)a->ino,
+		 (unsigned long long)a->size, (long long)a->mtime.tv_sec, a->mtime.tv_nsec);
+	shell_printf(
+		s,
+		" && if [ \"$(command stat -c '%%i %%s %%.9Y' -- %s)\" != %s ]; then " SAY_TAKEN
+		"; fi",
+		o->path, version);
 }
 
 /* The owner comes before the mode, which it may change. */
@@ -197,6 +213,8 @@ static void place(struct upload_op *o)
 			     "if [ -e %s ]; then command chown --reference=%s -- %s 2>/dev/null; "
 			     "command chmod --reference=%s -- %s; fi",
 			     o->path, o->path, o->place, o->path, o->place);
+	if (o->how.over)
+		expect_script(o, s);
 	rename_script(o, s);
 	buf_puts(s, "; } || { r=$?; ");
 	undo_script(o, s);
@@ -394,7 +412,7 @@ static enum way choose_way(const struct upload_op *o)
 	const struct features *f = &o->op.sb->features;
 	const struct upload *how = &o->how;
 
-	if (alias_needed(o->path))
+	if (alias_needed(o->path) || how->over)
 		return STAGED;
 	if (!(how->flags & UPLOAD_NAME_FREE))
 		return f->aiod == YES && how->mode < 0 && !(how->flags & UPLOAD_NEW) ? ATOMIC

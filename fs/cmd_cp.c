@@ -57,6 +57,21 @@ static int copy_link(const char *from, const char *to)
 	return symlink(target, to) < 0 ? -errno : 0;
 }
 
+/* A link that is where a directory is to be leads anywhere: a sandbox may have had it copied
+ * before, for that. */
+static int make_dir(const FTSENT *e, const char *to)
+{
+	struct stat st;
+
+	if (mkdir(to, (e->fts_statp->st_mode & 0777) | 0700) == 0)
+		return 0;
+	if (errno != EEXIST)
+		return -errno;
+	if (lstat(to, &st) < 0)
+		return -errno;
+	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
 /* One of a tree. Returns 0 or a negative errno, after a line. */
 static int copy_entry(const FTSENT *e, const char *to, struct cp_progress *p)
 {
@@ -64,8 +79,7 @@ static int copy_entry(const FTSENT *e, const char *to, struct cp_progress *p)
 
 	switch (e->fts_info) {
 	case FTS_D:
-		if (mkdir(to, (e->fts_statp->st_mode & 0777) | 0700) < 0 && errno != EEXIST)
-			r = -errno;
+		r = make_dir(e, to);
 		break;
 	case FTS_DP:
 		return 0;
@@ -106,8 +120,10 @@ static int copy_tree(const char *from, const char *to, struct cp_progress *p)
 			status = cmd_fail("out of memory");
 			break;
 		}
-		if (copy_entry(e, path, p) < 0)
+		if (copy_entry(e, path, p) < 0) {
 			status = EXIT_FAILURE;
+			fts_set(tree, e, FTS_SKIP); /* nothing below it either */
+		}
 	}
 	fts_close(tree);
 	return status;

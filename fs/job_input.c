@@ -86,9 +86,15 @@ static size_t next_len(const struct feed *f)
 	return MIN(f->len - f->at, FEED_PIECE);
 }
 
-/* What may be sent again as often as it takes: it goes where it was to go. */
-static bool is_passing(int err)
+/*
+ * What may be sent again as often as it takes: it goes where it was to go. For the end there is
+ * nobody who could be told, and without it the command never ends: until that is gone itself.
+ */
+static bool is_passing(const struct feed *f, int err)
 {
+	if (f->end && !f->asker)
+		return err < 0 && err != -EPIPE && err != -ESRCH && err != -ENOTCONN &&
+		       err != -ESHUTDOWN;
 	return err == -EAGAIN || err == -ETIMEDOUT;
 }
 
@@ -110,7 +116,7 @@ static void on_fed(struct call *call)
 		finish(f, 0);
 	} else if (command_is_over(c)) {
 		finish(f, -EPIPE);
-	} else if (is_passing(err)) {
+	} else if (is_passing(f, err)) {
 		f->pause_ms = MIN(MAX(f->pause_ms * 2, FEED_MIN_MS), FEED_MAX_MS);
 		ev_timer_set(&f->timer, (double)f->pause_ms / 1000, 0.);
 		ev_timer_start(c->fs->ev, &f->timer);

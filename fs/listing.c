@@ -69,16 +69,6 @@ size_t listing_size(const struct listing *l)
 
 /* ---- names ---- */
 
-/* FNV-1a: names are short, and those of one directory are one sandbox's own business. */
-static uint32_t hash_name(const char *name, size_t len)
-{
-	uint32_t h = 2166136261u;
-
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ (unsigned char)name[i]) * 16777619u;
-	return h ^ (h >> 15);
-}
-
 static uint32_t *find_slot(const struct listing *l, const char *name, size_t len, uint32_t hash)
 {
 	for (uint32_t i = hash & l->slot_mask;; i = (i + 1) & l->slot_mask) {
@@ -96,7 +86,7 @@ static uint32_t *find_slot(const struct listing *l, const char *name, size_t len
 static struct item *find_any(const struct listing *l, const char *name)
 {
 	size_t len = strlen(name);
-	uint32_t *slot = find_slot(l, name, len, hash_name(name, len));
+	uint32_t *slot = find_slot(l, name, len, hash_of(name, len));
 
 	return *slot ? &l->v[*slot - 1] : NULL;
 }
@@ -262,7 +252,7 @@ void item_attr(const struct item *i, struct attr *ret)
 /* The item of a name, made if there is none. */
 static int need_item(struct listing *l, const char *name, size_t len, struct item **ret)
 {
-	uint32_t hash = hash_name(name, len);
+	uint32_t hash = hash_of(name, len);
 	uint32_t *slot = find_slot(l, name, len, hash);
 
 	if (!*slot)

@@ -46,7 +46,7 @@ void litter_seen(struct thread *t, const char *dir, const char *name, const stru
 	struct litter *l;
 
 	if (!uuid_is(name + strlen(UPLOAD_TEMPORARY)) || !S_ISREG(attr->mode) ||
-	    t->fs->litter_removals >= AT_ONCE || time(NULL) - attr->mtime.tv_sec < OLD_S)
+	    t->fs->litter_removals >= AT_ONCE || attr->mtime.tv_sec > time(NULL) - OLD_S)
 		return;
 	l = calloc(1, sizeof(*l));
 	if (!l || !(l->path = path_below(dir, name))) {

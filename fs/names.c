@@ -402,6 +402,7 @@ static void renamed(struct trip *t, int err)
 		if (!(t->flags & RENAME_EXCHANGE))
 			salvage_moved(t->node, t->name, t->other, t->name2);
 		nodes_moved(t, n, there);
+		stage_note_moved(t->fs);
 	} else {
 		node_doubt_attr(t->node);
 		node_doubt_attr(t->other);

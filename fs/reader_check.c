@@ -254,6 +254,12 @@ static bool looks_again(struct reader *r, const struct check *c, int err)
 	return may_be_old(c, err) && ++r->looks < LOOKS_MAX;
 }
 
+/* It was changed once more since it was asked for: what was seen is not what it is. */
+static bool is_overtaken(const struct reader *r, int err)
+{
+	return r->again && !r->kept && (err == 0 || is_gone(err));
+}
+
 static void on_checked(struct remote *remote, int err)
 {
 	struct check *c = CONTAINER_OF(remote, struct check, remote);
@@ -263,11 +269,18 @@ static void on_checked(struct remote *remote, int err)
 		reader_enter(r);
 		r->check = NULL;
 	}
-	if (r && looks_again(r, c, err)) {
+	if (r && is_overtaken(r, err) && clock_ms() >= r->again_until) {
+		r->looks = r->moves = 0;
+		r->again_until = 0;
+		reader_fail_waiting(r, -ESTALE);
+		reader_pump(r);
+		reader_leave(r);
+	} else if (r && (is_overtaken(r, err) || looks_again(r, c, err))) {
 		reader_check(r);
 		reader_leave(r);
 	} else if (r) {
 		r->looks = r->moves = 0;
+		r->again_until = 0;
 		/* If nobody knows it is as before: nothing is served. */
 		if (err == 0 || r->kept)
 			r->suspect = false;
@@ -320,6 +333,9 @@ void reader_check(struct reader *r)
 	c->writes = r->node->thread->writes;
 	c->asked = node_moment(r->node->thread);
 	r->check = c;
+	r->again = false;
+	if (!r->again_until)
+		r->again_until = clock_ms() + r->node->fs->opt->timeout_ms;
 	remote_begin(&c->remote, r->node->thread, start, on_checked);
 }
 
@@ -328,8 +344,9 @@ void reader_suspect(struct reader *r)
 	if (r->kept || r->stale)
 		return;
 	r->suspect = true;
-	/* One that is under way may have been asked before. */
-	reader_check_leave(r);
+	/* Who is looking goes on, and looks again: where it is written to more often than answers
+	 * come nobody would ever be told. */
+	r->again = r->check != NULL;
 	if (r->waiting || r->keeps)
 		reader_check(r);
 }

@@ -64,6 +64,8 @@ struct reader {
 	bool kept;           /* all is here: the sandbox is not asked any more */
 	unsigned changes;    /* of the version, since bytes were handed out */
 	struct check *check; /* somebody looks at the file */
+	bool again;          /* who looks may have asked before it was changed once more */
+	int64_t again_until; /* so long that is tried; 0: it is the first look */
 	unsigned looks;      /* that may have seen it as it was before */
 	unsigned moves;      /* likewise, while it may be on its way to another name */
 	char etag[ETAG_MAX]; /* what the server calls the version; "": not known */

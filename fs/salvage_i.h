@@ -31,7 +31,9 @@ struct salvage {
 	uint64_t at;       /* and so far it has gone, or been compared */
 	uint64_t compared; /* so much is to be */
 	bool differs;
-	char *piece; /* of an append */
+	bool again;     /* it was another one when the upload was through: looked at once more */
+	char *piece;    /* of an append */
+	uint64_t maybe; /* so much of one may still come: nobody answered in time */
 };
 
 /* Begins; ends in salvage_ended(), not from inside. */

@@ -105,6 +105,7 @@ static void on_utimens(struct remote *r, int err)
 /* ---- all of it ---- */
 
 static void conflict(struct salvage *v);
+static void look(struct salvage *v);
 
 static ssize_t read_content(void *ctx, char *to, size_t len)
 {
@@ -131,6 +132,7 @@ static void start_upload(struct remote *r, struct sandbox *sb)
 	struct upload how = { .size = (int64_t)(v->spool.bytes - v->from),
 			      .mode = v->rec.mode,
 			      .flags = over ? 0 : UPLOAD_NEW,
+			      .over = over ? &v->seen : NULL,
 			      .read = read_content,
 			      .rewind = rewind_content,
 			      .ctx = v,
@@ -146,15 +148,19 @@ static void on_uploaded(struct remote *r, int err)
 {
 	struct salvage *v = of(r);
 
-	/* Somebody has made that name since we looked. */
-	if (err == -EEXIST && v->suffix < SUFFIXES)
+	/* Somebody has written to it since we looked, or it was we, and the answer was lost. */
+	if (err == -EEXIST && !v->conflict && !v->again) {
+		v->again = true;
+		look(v);
+	} else if (err == -EEXIST && v->suffix < SUFFIXES) {
 		conflict(v);
-	else if (err < 0)
+	} else if (err < 0) {
 		finish(v, err);
-	else if (v->rec.times)
+	} else if (v->rec.times) {
 		request(v, start_utimens, on_utimens, false);
-	else
+	} else {
 		prove(v);
+	}
 }
 
 static void upload(struct salvage *v)
@@ -265,13 +271,16 @@ static void start_append(struct remote *r, struct sandbox *sb)
 		sandbox_append(sb, &r->call, path, v->piece, MIN(PIECE, v->spool.bytes - v->at));
 }
 
-/* When it fails nobody knows whether it was done: the next try looks, and compares. */
+/* When it fails nobody knows whether it was done: the next try looks, and compares. Where nobody
+ * has answered it may be done after that: then it is not sent again. */
 static void on_appended(struct remote *r, int err)
 {
 	struct salvage *v = of(r);
 
 	v->at += MIN(PIECE, v->spool.bytes - v->at);
 	free(STEAL(v->piece));
+	if (err == -ETIMEDOUT)
+		v->maybe = v->at - v->from;
 	if (err < 0)
 		finish(v, err);
 	else
@@ -375,7 +384,8 @@ static void decide_append(struct salvage *v)
 	uint64_t rest = v->spool.bytes - MIN(v->rec.from, v->spool.bytes);
 
 	v->from = v->rec.from;
-	if (b->ino != v->seen.ino || v->seen.size < b->size || v->seen.size - b->size > rest)
+	if (b->ino != v->seen.ino || v->seen.size < b->size || v->seen.size - b->size > rest ||
+	    v->seen.size - b->size < v->maybe)
 		conflict(v);
 	else
 		compare_last(v, v->seen.size - b->size);
@@ -406,7 +416,7 @@ static void on_looked(struct remote *r, int err)
 		conflict(v);
 }
 
-void salvage_run(struct salvage *v)
+static void look(struct salvage *v)
 {
 	free(v->path);
 	v->path = strdup(v->rec.path);
@@ -414,4 +424,10 @@ void salvage_run(struct salvage *v)
 	v->suffix = 0;
 	v->from = v->at = 0;
 	request(v, start_look, on_looked, false);
+}
+
+void salvage_run(struct salvage *v)
+{
+	v->again = false;
+	look(v);
 }

@@ -97,6 +97,9 @@ void stage_keep(struct stage *s, void (*done)(void *ctx, int err), void *ctx);
  * stage then holds; a failed one is kept and listed (thread_failed).
  */
 void stage_abandon(struct stage *s);
+/* Files have other names now: where what was written down goes is told before anybody hears of
+ * it. */
+void stage_note_moved(struct fs *fs);
 /* If it rests after a failure: tries again now. */
 void stage_wake(struct stage *s);
 /* For status: what is staged and not confirmed; bytes. */

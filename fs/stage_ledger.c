@@ -306,6 +306,17 @@ void stage_note_dirty(struct stage *s)
 	ev_timer_again(s->fs->ev, &g->sweep);
 }
 
+void stage_note_moved(struct fs *fs)
+{
+	struct stage *s, *next;
+
+	if (!fs->staging)
+		return;
+	DL_FOREACH_SAFE2(fs->staging->dirty, s, next, book_next)
+	if (content_of(s)->entry && content_of(s)->entry->name[0] && !is_noted(s))
+		(void)stage_note_now(s);
+}
+
 void stage_note_clean(struct stage *s)
 {
 	if (!s->fs->staging)

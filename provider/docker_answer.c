@@ -231,6 +231,10 @@ enum docker_refusal docker_refusal(int status, const char *words)
 		{ "already in progress", DOCKER_BUSY },
 	};
 
+	/* What Podman says with 500 of one that goes while it is asked about. */
+	if (status == 500 && words &&
+	    strstr(words, " does not exist in database: no such container"))
+		return DOCKER_GONE;
 	for (size_t i = 0; words && i < ARRAY_SIZE(rows); i++) {
 		if (!strcasestr(words, rows[i].words))
 			continue;

@@ -231,6 +231,41 @@ static void test_new_name_that_is_taken(void **state)
 	assert_int_equal(count_names(f->host_dir), 2);
 }
 
+static void test_only_over_the_version_that_was_seen(void **state)
+{
+	struct fixture *f = *state;
+	const char *host = fixture_host_path(f, "x");
+	struct writer w = WRITER("new", 3);
+	struct upload how = writing(&w, 3);
+	struct stat st;
+	struct attr seen;
+
+	probe(f);
+	put_file(host, "old", 3);
+	assert_int_equal(stat(host, &st), 0);
+	seen = (struct attr){ .mode = st.st_mode,
+			      .ino = st.st_ino,
+			      .size = (uint64_t)st.st_size,
+			      .mtime = st.st_mtim };
+	how.over = &seen;
+	/* as long, and of another time */
+	seen.mtime.tv_nsec ^= 1;
+	assert_int_equal(upload(f, "x", &how), -EEXIST);
+	assert_true(file_is(fixture_host_path(f, "x"), "old", 3));
+	assert_int_equal(count_names(f->host_dir), 1);
+	seen.mtime.tv_nsec ^= 1;
+	w.sent = 0;
+	assert_int_equal(upload(f, "x", &how), 0);
+	assert_true(file_is(fixture_host_path(f, "x"), "new", 3));
+	/* it is another one by now; and none is another one, too */
+	w.sent = 0;
+	assert_int_equal(upload(f, "x", &how), -EEXIST);
+	assert_int_equal(unlink(fixture_host_path(f, "x")), 0);
+	w.sent = 0;
+	assert_int_equal(upload(f, "x", &how), -EEXIST);
+	assert_int_equal(count_names(f->host_dir), 0);
+}
+
 /* What cleans up after a failure must never meet a file of the final name. */
 static void test_failed_new_name_spares_its_successor(void **state)
 {
@@ -668,7 +703,10 @@ static void test_connections_that_break(void **state)
 static void test_silence_is_the_deadline(void **state)
 {
 	struct fixture *f = *state;
+	char blanks[4096];
 
+	memset(blanks, ' ', sizeof(blanks) - 1);
+	blanks[sizeof(blanks) - 1] = '\0';
 	put_file(fixture_host_path(f, "x"), "old", 3);
 	/* does not read, does not answer, answers half */
 	expect_failure(f,
@@ -682,6 +720,13 @@ static void test_silence_is_the_deadline(void **state)
 					     .delay_ms = ROGUE_UNTIL_RELEASED },
 		       1500, -ETIMEDOUT);
 	expect_failure(f, &(struct rogue_rule){ .path = route, .fault = ROGUE_STALL, .after = 10 },
+		       1500, -ETIMEDOUT);
+	/* never silent, and never at its end: blanks are JSON, too */
+	expect_failure(f,
+		       &(struct rogue_rule){ .path = route,
+					     .drip_ms = 5,
+					     .action = ROGUE_ANSWER,
+					     .reply = { .status = 200, .body = blanks } },
 		       1500, -ETIMEDOUT);
 }
 
@@ -792,6 +837,7 @@ int main(void)
 		FIXTURE_TEST(test_server_that_stages_itself_needs_no_temporary_name),
 		FIXTURE_TEST(test_new_name),
 		FIXTURE_TEST(test_new_name_that_is_taken),
+		FIXTURE_TEST(test_only_over_the_version_that_was_seen),
 		FIXTURE_TEST(test_failed_new_name_spares_its_successor),
 		FIXTURE_TEST(test_no_directory_is_made_and_none_replaced),
 		FIXTURE_TEST(test_bad_arguments_need_no_request),

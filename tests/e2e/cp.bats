@@ -81,6 +81,29 @@ no_parts() {
 	[ "$(cat uploads/a)" = one ]
 }
 
+@test "a link that was copied before is not followed" {
+	mkdir -p workspace/app "$T/secret"
+	ln -s ../secret workspace/app/l
+	"$THREADFS" cp -r workspace/app "$T"
+	[ "$(readlink "$T/app/l")" = ../secret ]
+	rm workspace/app/l
+	mkdir workspace/app/l
+	echo evil >workspace/app/l/keys
+	echo good >workspace/app/z
+	run "$THREADFS" cp -r workspace/app "$T"
+	[ "$status" = 1 ]
+	grep -qFx "threadfs: 'workspace/app/l': Not a directory" <<<"$output"
+	[ -z "$(ls -A "$T/secret")" ]
+	# the rest is copied all the same
+	[ "$(cat "$T/app/z")" = good ]
+	# nor the last part of where it goes
+	mv workspace/app/l workspace/l
+	ln -s secret "$T/l"
+	run "$THREADFS" cp -r workspace/l "$T"
+	[ "$status" = 1 ]
+	[ -z "$(ls -A "$T/secret")" ]
+}
+
 @test "names with escape sequences in them stay words" {
 	local name=$'x\e]0;owned\a\e[31m\e[2Jy\xc2\x9b31m\nz'
 

@@ -444,7 +444,7 @@ tx() {
 	pid=$!
 	while kill -STOP "$pid" 2>/dev/null; do
 		sleep 0.02
-		kill -CONT "$pid"
+		kill -CONT "$pid" || true # it may have ended just before
 		sleep 0.1
 	done
 	wait "$pid"

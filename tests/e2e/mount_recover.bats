@@ -29,6 +29,10 @@ noted() {
 	[ "$(find "$CACHE/pending" -type f | wc -l)" = "$1" ]
 }
 
+same_text() {
+	[ "$(cat "$2")" = "$1" ]
+}
+
 has_size() {
 	[ "$(stat -c %s "$2")" = "$1" ]
 }
@@ -168,6 +172,56 @@ f.close()' outputs/a "$T/a" "$T/go"
 	refute grep -q "outputs/same was changed" "$LOG"
 	cmp outputs/same "$T/same"
 	[ "$(ls outputs | wc -l)" = 5 ]
+}
+
+# stop_when_uploading: in the background; the server ($server) stands still as soon as a file comes to it
+# that has no name yet. The mount has just that to do, so this must not be late.
+stop_when_uploading() {
+	spawn "$PYTHON" -I -S -c '
+import os, signal, stat, sys, time
+pid = int(sys.argv[1])
+fds = "/proc/%d/fd/" % pid
+def comes(fd):
+    try:
+        st = os.stat(fds + fd)
+    except OSError:
+        return False
+    return stat.S_ISREG(st.st_mode) and st.st_nlink == 0 and st.st_size > 1 << 20
+end = time.monotonic() + 60
+while not any(map(comes, os.listdir(fds))):
+    if time.monotonic() > end:
+        sys.exit("no file has come")
+    time.sleep(0.002)
+os.kill(pid, signal.SIGSTOP)' "$server"
+}
+
+@test "a target that is changed while what was written before is uploaded: both are kept" {
+	local HOST=$DATA/users/default/threads/demo/user-data/outputs name server
+
+	head -c 300000000 /dev/urandom >"$T/mine"
+	for name in host save; do
+		echo old >outputs/f
+		write_and_wait outputs/f wb "$T/mine"
+		wait_until noted 1
+		wait_until has_size 300000000 outputs/f
+		sleep 0.5
+		server=$(server)
+		kill_daemon
+		stop_when_uploading
+		again
+		wait "$SPAWN_PID"
+		if [ $name = host ]; then
+			echo theirs >"$HOST/f"
+		else
+			# as editors save: a new file gets the name
+			spawn sh -c 'echo theirs >outputs/f.new && mv outputs/f.new outputs/f'
+		fi
+		kill -CONT "$server"
+		wait_for 60 noted 0
+		wait_until same_text theirs outputs/f
+		cmp outputs/f.threadfs-conflict-* "$T/mine"
+		rm outputs/*
+	done
 }
 
 @test "without a mount: list, save, discard; nothing is removed by looking" {

@@ -331,15 +331,23 @@ static void test_much_output(void **state)
 	fsrig_run(r, put, c);
 }
 
-static void test_stdin(void **state)
+static struct command *start_cat_of_one(struct fsrig *r)
 {
-	struct fsrig *r = *state;
 	struct command *c = start(r, &fed, "cat");
 	struct asking x = { .command = c };
 
 	fsrig_run(r, open_stdin, &x);
 	assert_int_equal(x.err, 0);
 	assert_int_equal(feed(r, c, "one\n", 4), 0);
+	return c;
+}
+
+static void test_stdin(void **state)
+{
+	struct fsrig *r = *state;
+	struct command *c = start_cat_of_one(r);
+	struct asking x = { .command = c };
+
 	assert_int_equal(feed(r, c, "two\n", 4), 0);
 	fsrig_run(r, close_stdin, c);
 	wait_over(r, c);
@@ -347,6 +355,23 @@ static void test_stdin(void **state)
 	assert_int_equal(feed(r, c, "x", 1), -EPIPE);
 	fsrig_run(r, open_stdin, &x);
 	assert_int_equal(x.err, -EPIPE);
+	fsrig_run(r, put, c);
+}
+
+/* Its end is told for as long as it takes: nobody else could, and the command waits for it. */
+static void test_end_of_stdin_is_told_again(void **state)
+{
+	static const char *const routes[] = { "/v1/bash/exec", "/v1/shell/exec" };
+	struct fsrig *r = *state;
+	struct command *c = start_cat_of_one(r);
+
+	for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
+		rogue_answer(r->f->rogue, "POST", routes[i], 500, "broken");
+	fsrig_run(r, close_stdin, c);
+	nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 500000000 }, NULL);
+	rogue_clear(r->f->rogue);
+	wait_over(r, c);
+	assert_string_equal(text_of(r, c, JOB_OUT), "one\n");
 	fsrig_run(r, put, c);
 }
 
@@ -552,6 +577,7 @@ int main(void)
 		FSRIG_TEST(test_no_such_directory),
 		FSRIG_TEST(test_much_output),
 		FSRIG_TEST(test_stdin),
+		FSRIG_TEST(test_end_of_stdin_is_told_again),
 		FSRIG_TEST(test_stdin_that_nobody_writes_to),
 		FSRIG_TEST(test_signals),
 		FSRIG_TEST(test_killed_while_it_waits),

@@ -708,13 +708,17 @@ void attempt_release(struct attempt *a)
 
 /* ---- how slow we are ---- */
 
+bool is_under_valgrind(void)
+{
+	return getenv("TFS_VALGRIND") != NULL;
+}
+
 bool measuring_is_vain(void)
 {
 #ifdef SANITIZED
 	return true;
 #else
-	/* valgrind runs the program as its own */
-	return getenv("TFS_SLOW") != NULL;
+	return is_under_valgrind();
 #endif
 }
 

@@ -87,6 +87,8 @@ void attempt_release(struct attempt *a);
 
 enum { EVERY_SIZE = 3000 /* bytes of the file that attempts read and write */ };
 
+/* tests/valgrind/run says so. */
+bool is_under_valgrind(void);
 /* Whether a sanitizer or valgrind makes time and memory say nothing; how much slower it may be. */
 bool measuring_is_vain(void);
 int slowness(void);

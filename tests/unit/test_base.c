@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "buf.h"
+#include "hash.h"
 #include "histogram.h"
 #include "io.h"
 #include "json.h"
@@ -228,6 +229,26 @@ static void histogram_counts_and_tells_quantiles(void **state)
 	assert_int_equal(sum.counts[3], 198);
 }
 
+static void hash_is_siphash_with_a_key(void **state UNUSED)
+{
+	static const struct {
+		uint64_t key[2];
+		const char *text;
+		uint64_t want;
+	} rows[] = {
+		{ { 0x0706050403020100, 0x0f0e0d0c0b0a0908 }, "", 0xabac0158050fc4dc },
+		{ { 0 }, "a", 0x407448d2b89b1813 },
+		{ { 0 }, "threadfs", 0xbdd47890ab718c26 },
+		{ { 0 }, "a name of more than eight bytes", 0xcb8e427d5f688b4c },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_true(hash_with(rows[i].key, rows[i].text, strlen(rows[i].text)) ==
+			    rows[i].want);
+	assert_true(hash_of("a", 1) == hash_of("a", 1));
+	assert_true(hash_of("a", 1) != hash_of("b", 1) || hash_of("a", 1) != hash_of("c", 1));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -242,6 +263,7 @@ int main(void)
 		cmocka_unit_test(json_keeps_nul_in_strings),
 		cmocka_unit_test(writer_escapes_everything),
 		cmocka_unit_test(histogram_counts_and_tells_quantiles),
+		cmocka_unit_test(hash_is_siphash_with_a_key),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

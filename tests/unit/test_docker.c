@@ -293,6 +293,8 @@ static void test_refusals(void **state UNUSED)
 		{ 404, NULL, DOCKER_REFUSED },
 		{ 404, "network podman not found", DOCKER_REFUSED },
 		{ 500, "cannot reach storage: no such container", DOCKER_REFUSED },
+		{ 500, "container 77b5 does not exist in database: no such container",
+		  DOCKER_GONE },
 		{ 404, "No such image: a:b", DOCKER_NO_IMAGE },
 		{ 404, "no such image: localhost/none: image not known", DOCKER_NO_IMAGE },
 		{ 409,
