@@ -107,16 +107,21 @@ static void take_stdio(int log_fd)
 
 static int stay(struct mount *m, int signals)
 {
+	int mounts CLEANUP_FD = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	struct pollfd fds[] = {
 		{ .fd = signals, .events = POLLIN },
 		{ .fd = mount_fd(m), .events = POLLIN },
+		{ .fd = mounts, .events = POLLPRI },
 	};
+	bool leaving = false;
 
 	for (;;) {
-		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+		if (poll(fds, ARRAY_SIZE(fds), leaving ? 1000 : -1) < 0 && errno != EINTR)
 			break;
 		if (fds[1].revents)
 			break; /* unmounted */
+		if ((leaving || fds[2].revents) && mount_is_stuck(m, &leaving))
+			break;
 		if (fds[0].revents & POLLIN) {
 			struct signalfd_siginfo si;
 

@@ -430,6 +430,16 @@ static int end_notifier(struct mount *m)
 	return notifier_stop(&m->fs);
 }
 
+bool mount_is_stuck(struct mount *m, bool *ret_again)
+{
+	*ret_again = !session_is_seen(&m->fs);
+	if (!*ret_again || !notifier_is_shut(&m->fs))
+		return false;
+	log_warn("unmounted, but the kernel waits for a sandbox: all who do are let go");
+	session_abort(&m->fs); /* where that cannot be mount_stop() ends what they wait for */
+	return true;
+}
+
 int mount_stop(struct mount *m)
 {
 	struct on_loop c = { .m = m };

@@ -23,7 +23,11 @@ enum {
 	THREADS_MAX = 8, /* more than one only if some are held */
 	TURN = 64,       /* notices of a lane before the next one has its turn */
 	STACK = 1 << 20,
+	SHUT_MS = 2000,
+	HELD_MS = 20, /* what takes longer is held by the kernel, for as long as it likes */
 };
+
+#define NOBODY UINT64_MAX /* no inode of ours */
 
 /* What a notice is about: the inode itself if the name is empty. */
 struct subject {
@@ -68,7 +72,11 @@ struct notifier {
 	unsigned running;     /* those that have not ended: their end is told by ended */
 	pthread_cond_t ended;
 	bool stopping;
-	bool no_expiry; /* the kernel cannot expire names, only drop them */
+	unsigned pages;          /* threads that drop pages now, which may be held */
+	int64_t pages_ms;        /* since when that is not 0 */
+	pthread_cond_t no_pages; /* it is 0 again */
+	int64_t knocked_ms;      /* see notifier_is_shut() */
+	bool no_expiry;          /* the kernel cannot expire names, only drop them */
 	uint64_t sent;
 };
 
@@ -174,9 +182,14 @@ static void send_one(struct notifier *s, struct lane *l) NEEDS(&s->lock)
 	} else {
 		drop_notice(s, n);
 	}
+	data = data && !what.name[0];
+	if (data && s->pages++ == 0)
+		s->pages_ms = clock_ms();
 	unlock(&s->lock);
 	no_expiry = deliver(s, &what, data, no_expiry);
 	lock(&s->lock);
+	if (data && --s->pages == 0)
+		pthread_cond_signal(&s->no_pages);
 	s->no_expiry |= no_expiry;
 }
 
@@ -311,13 +324,13 @@ static void undo_notice(struct notifier *s, struct notice *n) NEEDS(&s->lock)
 	free(n);
 }
 
-static void notify(struct notifier *s, const void *owner, const struct subject *what, bool data,
-		   bool again)
+/* False: no memory. */
+static bool notify_locked(struct notifier *s, const void *owner, const struct subject *what,
+			  bool data, bool again) NEEDS(&s->lock)
 {
 	size_t len = offsetof(struct subject, name) + strlen(what->name);
 	struct notice *n = NULL;
 
-	lock(&s->lock);
 	HASH_FIND(hh, s->by_what, what, len, n);
 	if (n && n->due_ms) { /* it comes anew */
 		DL_DELETE(s->later, n);
@@ -336,8 +349,18 @@ static void notify(struct notifier *s, const void *owner, const struct subject *
 		n->again |= again;
 		call_somebody(s);
 	}
+	return n != NULL;
+}
+
+static void notify(struct notifier *s, const void *owner, const struct subject *what, bool data,
+		   bool again)
+{
+	bool done;
+
+	lock(&s->lock);
+	done = notify_locked(s, owner, what, data, again);
 	unlock(&s->lock);
-	if (!n)
+	if (!done)
 		log_error("no memory to tell the kernel of a change");
 }
 
@@ -352,14 +375,43 @@ void notify_inode(struct fs *fs, fuse_ino_t ino, bool data)
 	notify(fs->notifier, n->thread, &what, data, was_told(n));
 }
 
+/* False: somebody is held there. */
+static bool wait_for_pages(struct notifier *s) NEEDS(&s->lock)
+{
+	while (s->pages > 0) {
+		int64_t until_ms = s->pages_ms + HELD_MS;
+		struct timespec until = { .tv_sec = until_ms / 1000,
+					  .tv_nsec = until_ms % 1000 * 1000000 };
+
+		if (clock_ms() >= until_ms)
+			return false;
+		pthread_cond_timedwait(&s->no_pages, &s->lock.mutex, &until);
+	}
+	return true;
+}
+
+/*
+ * While the kernel holds somebody who drops pages, an umount waits for him, and everybody else for
+ * the umount: but the page may be one that only the loop can bring. So then this is
+ * left to the others, and as long as it is not none of them begins.
+ */
 void notify_attr_now(struct fs *fs, fuse_ino_t ino)
 {
+	struct notifier *s = fs->notifier;
+	struct subject what = { .ino = ino };
 	struct node *n = node_by_ino(fs, ino);
 
 	if (!fs->se || !n || n->nlookup == 0)
 		return;
 	n->noticed_ms = clock_ms();
-	fuse_lowlevel_notify_inval_inode(fs->se, ino, -1, 0);
+	if (s)
+		lock(&s->lock);
+	if (!s || wait_for_pages(s))
+		fuse_lowlevel_notify_inval_inode(fs->se, ino, -1, 0);
+	else
+		(void)notify_locked(s, &s->pages, &what, false, false);
+	if (s)
+		unlock(&s->lock);
 }
 
 void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name)
@@ -416,6 +468,28 @@ bool notify_names_now(struct fs *fs)
 	       write(fuse_session_fd(fs->se), &notice, sizeof(notice)) == sizeof(notice);
 }
 
+/* It is told of an inode that it does not have, in a lane of its own. */
+bool notifier_is_shut(struct fs *fs)
+{
+	struct notifier *s = fs->notifier;
+	const void *owner = s;
+	struct lane *l = NULL;
+	bool shut = false;
+
+	if (!s)
+		return false;
+	lock(&s->lock);
+	HASH_FIND_PTR(s->lanes, &owner, l);
+	if (l) {
+		shut = clock_ms() - s->knocked_ms >= SHUT_MS;
+	} else {
+		s->knocked_ms = clock_ms();
+		(void)notify_locked(s, owner, &(struct subject){ .ino = NOBODY }, false, false);
+	}
+	unlock(&s->lock);
+	return shut;
+}
+
 uint64_t notifier_sent(struct fs *fs)
 {
 	struct notifier *s = fs->notifier;
@@ -453,6 +527,7 @@ static void notifier_free(struct notifier *s)
 	}
 	unlock(&s->lock);
 	pthread_cond_destroy(&s->ended);
+	pthread_cond_destroy(&s->no_pages);
 	pthread_cond_destroy(&s->more);
 	lock_destroy(&s->lock);
 	free(s);
@@ -473,6 +548,7 @@ int notifier_start(struct fs *fs)
 	pthread_condattr_setclock(&cond, CLOCK_MONOTONIC);
 	pthread_cond_init(&s->more, &cond);
 	pthread_cond_init(&s->ended, &cond);
+	pthread_cond_init(&s->no_pages, &cond);
 	pthread_condattr_destroy(&cond);
 	lock(&s->lock);
 	r = add_thread(s);

@@ -40,7 +40,7 @@ void notifier_sync(struct fs *fs, const struct thread *t, struct job *job);
 /*
  * Attributes of an inode, before this returns: for changes of our own, which whoever made them
  * may look at as soon as he is answered. This is the only one that the kernel makes wait for
- * nobody.
+ * nobody; a moment later if it holds another one that an umount would wait for.
  */
 void notify_attr_now(struct fs *fs, fuse_ino_t ino);
 
@@ -49,6 +49,13 @@ void notify_attr_now(struct fs *fs, fuse_ino_t ino);
  * waits for nobody. False: the kernel cannot do that (it is older than 6.16).
  */
 bool notify_names_now(struct fs *fs);
+
+/*
+ * Whether the kernel has taken nothing for two seconds since this was asked before. It does that
+ * only while it ends the mount: it waits there for all notifications, and one of them may wait for
+ * an answer of ours. Any thread.
+ */
+bool notifier_is_shut(struct fs *fs);
 
 /* How many were sent so far; any thread. */
 uint64_t notifier_sent(struct fs *fs);

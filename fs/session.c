@@ -232,6 +232,18 @@ static bool is_ours(const struct fs *fs)
 	return mount_entry_is_ours(there) && there->dev == fs->session->dev;
 }
 
+bool session_is_seen(const struct fs *fs)
+{
+	struct mounts m CLEANUP_MOUNTS = { 0 };
+
+	if (mounts_read(&m) < 0)
+		return true;
+	for (size_t i = 0; i < m.count; i++)
+		if (m.list[i].dev == fs->session->dev)
+			return true;
+	return false;
+}
+
 void session_stop(struct fs *fs)
 {
 	if (!fs->session)

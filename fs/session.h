@@ -17,6 +17,8 @@ int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf 
  * answer first. Loop thread, which it blocks for a moment.
  */
 void session_stop(struct fs *fs);
+/* Whether it is still mounted anywhere that we see. Any thread. */
+bool session_is_seen(const struct fs *fs);
 /* The kernel gives up all that waits for us, if it lets us. Any thread but the loop's. */
 void session_abort(struct fs *fs);
 /* Frees it, when no request is left to answer. */

@@ -68,30 +68,6 @@ lines() {
 	[ "$(grep -c "$1" "$LOG")" = "$2" ]
 }
 
-proxy() {
-	# -I: it does not look at the directory it is in.
-	"$PYTHON" -I - "$T/proxy.sock" "$1" <<-'PY'
-		import socket, sys
-		s = socket.socket(socket.AF_UNIX)
-		s.connect(sys.argv[1])
-		s.sendall(sys.argv[2].encode() + b"\n")
-		assert s.recv(100) == b"done\n"
-	PY
-}
-
-# One by its URL, behind a proxy that can be told to refuse; $W is the thread's directory.
-proxy_mount() {
-	local port
-
-	SANDBOXD_NAME=url sandboxd_start --listen 127.0.0.1:0 --dialect "$DIALECT"
-	port=$(sed -n 's/.*: ready on [^ ]*:\([0-9]*\) .*/\1/p' "$SANDBOXD_OUT")
-	spawn "$PYTHON" "$BATS_TEST_DIRNAME/../lib/stallproxy.py" "$port" "$T/proxy.sock" >"$T/proxy.port"
-	wait_until test -s "$T/proxy.port"
-	mount_start "http://127.0.0.1:$(cat "$T/proxy.port")"
-	W=$M/threads/default
-	cd "$W" || return 1
-}
-
 # Stops the sandbox, until that is known.
 stop_until_known() {
 	sandbox true
@@ -104,6 +80,7 @@ stop_until_known() {
 	local fd probed
 
 	proxy_mount
+	cd "$W"
 	exec {fd}>outputs/kept
 	sandbox true # nothing that is cached counts
 	breaker_is closed

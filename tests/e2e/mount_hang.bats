@@ -333,6 +333,44 @@ is_stopped() {
 	[[ "$(cat "$T/said")" =~ ^(ENOTCONN|EINTR|ECONNABORTED)$ ]]
 }
 
+# The kernel holds a thread of the daemon.
+is_held() {
+	grep -q '^State:.D' /proc/"$MOUNT_PID"/task/*/status
+}
+
+# unmount_while_dripping [COMMAND…]: nobody reads any more, but the kernel waits for a page, which comes byte
+# by byte; meanwhile COMMAND.
+unmount_while_dripping() {
+	proxy_mount -o timeout=60
+	cd "$W" || return 1
+	mkdir -p outputs
+	sandbox 'head -c 3000000 /dev/zero >outputs/big'
+	proxy drip
+	spawn cat outputs/big >/dev/null
+	wait_until waiting 1
+	kill -KILL "$SPAWN_PID"
+	wait "$SPAWN_PID" || true
+	# what the kernel has of it is to be dropped: that waits for what is on its way
+	echo x >>"$T/url.data/outputs/big"
+	wait_until is_held
+	cd /
+	spawn umount "$M"
+	wait_until not_mounted "$M"
+	"$@"
+	wait_for $((20 * SLOW)) child_gone "$SPAWN_PID"
+	wait "$SPAWN_PID"
+	mount_ended
+	grep -q 'unmounted, but the kernel waits for a sandbox' "$LOG"
+}
+
+@test "unmount works while the kernel waits for a page that drips" {
+	unmount_while_dripping true
+}
+
+@test "likewise when the watch is lost, and the daemon has something to tell the kernel" {
+	unmount_while_dripping sandboxd_stop
+}
+
 @test "destroy ends a sandbox that hangs; the next use starts another" {
 	mount_start -o timeout=20
 	thread

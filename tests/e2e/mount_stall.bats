@@ -27,16 +27,9 @@ teardown() {
 }
 
 @test "every operation, in every way of not answering" {
-	local port server
-
-	SANDBOXD_NAME=url sandboxd_start --listen 127.0.0.1:0 --dialect "$DIALECT"
-	server=$SANDBOXD_PID
-	port=$(sed -n 's/.*: ready on [^ ]*:\([0-9]*\) .*/\1/p' "$SANDBOXD_OUT")
-	spawn "$PYTHON" "$BATS_TEST_DIRNAME/../lib/stallproxy.py" "$port" "$T/proxy.sock" >"$T/proxy.port"
-	wait_until test -s "$T/proxy.port"
-	mount_start "http://127.0.0.1:$(cat "$T/proxy.port")" -o timeout="$TIMEOUT"
-	SLOW=$SLOW "$PYTHON" "$BATS_TEST_DIRNAME/hang_table.py" "$M/threads/default" "$T/proxy.sock" \
-		"$server" "$TIMEOUT" --table 3>&- >"$T/table"
+	proxy_mount -o timeout="$TIMEOUT"
+	SLOW=$SLOW "$PYTHON" "$BATS_TEST_DIRNAME/hang_table.py" "$W" "$T/proxy.sock" \
+		"$SANDBOXD_PID" "$TIMEOUT" --table 3>&- >"$T/table"
 	[ -z "${HANG_TABLE:-}" ] || cp "$T/table" "$HANG_TABLE"
 	expect_errors
 	mount_stop # while there is a server: what is left goes up

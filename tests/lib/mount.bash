@@ -111,6 +111,30 @@ url_mount() {
 	W=$M/threads/default
 }
 
+# proxy_mount [-o OPTIONS]…: the same behind a proxy, which can be told not to be helpful.
+proxy_mount() {
+	local port
+
+	SANDBOXD_NAME=url sandboxd_start --listen 127.0.0.1:0 --dialect "$DIALECT" || return 1
+	port=$(sed -n 's/.*: ready on [^ ]*:\([0-9]*\) .*/\1/p' "$SANDBOXD_OUT")
+	spawn "$PYTHON" "${BASH_SOURCE[0]%/*}/stallproxy.py" "$port" "$T/proxy.sock" >"$T/proxy.port"
+	wait_until test -s "$T/proxy.port" || return 1
+	mount_start "http://127.0.0.1:$(cat "$T/proxy.port")" "$@"
+	W=$M/threads/default
+}
+
+# proxy STATE: one of stallproxy.py's.
+proxy() {
+	# -I: it does not look at the directory it is in.
+	"$PYTHON" -I - "$T/proxy.sock" "$1" <<-'PY'
+		import socket, sys
+		s = socket.socket(socket.AF_UNIX)
+		s.connect(sys.argv[1])
+		s.sendall(sys.argv[2].encode() + b"\n")
+		assert s.recv(100) == b"done\n"
+	PY
+}
+
 # is_mounted DIR: without asking the filesystem, which may not answer.
 is_mounted() {
 	local all dir

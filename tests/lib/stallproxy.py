@@ -10,6 +10,7 @@ forward   everything goes through
 refuse    nobody listens, and who was connected is reset
 silent    connections are accepted and what they say is swallowed
 midbody   requests go through; of each answer only its head and the first bytes of its body
+drip      all goes through, but for the content of files: that comes byte by byte, never silent
 
 Connections that saw another state than forward are reset when it comes back.
 """
@@ -19,6 +20,7 @@ import struct
 import sys
 
 PIECE = 65536
+DRIP_SECONDS = 0.05
 
 
 class Connection:
@@ -31,6 +33,7 @@ class Connection:
         self.tasks = []
         self.head = b""       # of the answer under way; None: its body came
         self.cut = False      # nothing more goes to the client
+        self.dripping = False # of the content of a file
 
     def reset(self):
         for task in self.tasks:
@@ -45,7 +48,9 @@ class Connection:
 
     def answer_piece(self, data):
         """What of it the client is to have."""
-        if self.proxy.state == "forward":
+        if self.proxy.state == "drip" and b"application/octet-stream" in data.split(b"\r\n\r\n")[0]:
+            self.dripping = True
+        if self.proxy.state in ("forward", "drip"):
             self.head = None
             return data
         if self.proxy.state != "midbody" or self.cut or self.head is None:
@@ -74,6 +79,10 @@ class Connection:
         reader, writer = self.server[0], self.client[1]
         while data := await reader.read(PIECE):
             data = self.answer_piece(data)
+            while self.dripping and data:
+                writer.write(data[:1])
+                data = data[1:]
+                await asyncio.sleep(DRIP_SECONDS)
             if data:
                 writer.write(data)
                 await writer.drain()
@@ -108,7 +117,7 @@ class Proxy:
             c.reset()
 
     async def set_state(self, state):
-        assert state in ("forward", "refuse", "silent", "midbody"), state
+        assert state in ("forward", "refuse", "silent", "midbody", "drip"), state
         if state == "refuse":
             self.listener.close()
             self.listener = None
