@@ -62,7 +62,6 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *ctx)
 	struct exchange *x = ctx;
 
 	n *= size;
-	op_progress(x->op);
 	watch_for_end(x, bytes, n);
 	x->header_bytes += n;
 	if (x->header_bytes > HEADERS_MAX) {

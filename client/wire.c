@@ -438,10 +438,8 @@ static ssize_t receive(struct wire *w)
 	while (n < 0 && errno == EINTR);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
-	/* A head moves by its lines: who drips it byte by byte never ends. */
-	if (w->has_head || memchr(to, '\n', (size_t)n))
-		w->user->moved(w->ctx);
 	if (w->has_head) {
+		w->user->moved(w->ctx);
 		w->held = to;
 		w->held_len = (size_t)n;
 	} else {

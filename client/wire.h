@@ -33,7 +33,8 @@ struct wire_piece {
 };
 
 struct wire_user {
-	/* Something has come: of the head a line, or bytes of the body. */
+	/* Bytes of a body have gone or come; not of a head, which has to be there in time: who
+	 * drips it line by line never ends. */
 	void (*moved)(void *ctx);
 	/*
 	 * The next bytes of the body: 0, -EAGAIN to pause (they come again), or an

@@ -463,12 +463,12 @@ static void flush_interrupted(struct parked *p)
 	flush_end(f, -EINTR);
 }
 
-void sandbox_op_flush(fuse_req_t req, struct handle *h)
+void sandbox_op_flush(fuse_req_t req, struct handle *h, bool others)
 {
 	struct node *n = h->node;
 	struct flushing *f;
 
-	if ((!h->writes && !h->made) || !n->stage) {
+	if ((!h->writes && !h->made && !others) || !n->stage) {
 		struct parked p;
 
 		parked_init(&p, n->fs, req, NULL);

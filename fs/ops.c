@@ -332,7 +332,7 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (is_ctl(req, ino))
 		ctl_op_flush(req, ctl_of(fi));
 	else
-		sandbox_op_flush(req, handle_of(fi));
+		sandbox_op_flush(req, handle_of(fi), false);
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -341,7 +341,7 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 	if (is_ctl(req, ino))
 		refuse(req, 0);
 	else
-		sandbox_op_flush(req, handle_of(fi));
+		sandbox_op_flush(req, handle_of(fi), true);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -47,7 +47,8 @@ void sandbox_op_create(fuse_req_t req, struct node *dir, const char *name, mode_
 void sandbox_op_read(fuse_req_t req, struct handle *h, size_t size, uint64_t offset, bool direct);
 void sandbox_op_write(fuse_req_t req, struct handle *h, const char *bytes, size_t len,
 		      uint64_t offset, bool append);
-void sandbox_op_flush(fuse_req_t req, struct handle *h);
+/* others: also what was written by other open files of it (fsync, not close). */
+void sandbox_op_flush(fuse_req_t req, struct handle *h, bool others);
 void sandbox_op_release(fuse_req_t req, struct handle *h);
 void sandbox_op_fallocate(fuse_req_t req, struct handle *h, int mode, uint64_t offset,
 			  uint64_t len);

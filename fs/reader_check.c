@@ -216,12 +216,17 @@ void reader_look(struct reader *r, const struct read_op *op)
 }
 
 /* Nobody knows what it is now; bytes that wait for that are not good. */
-static void fail(struct reader *r, int err)
+static void drop_landed(struct reader *r)
 {
 	struct jump *j;
 
 	while ((j = landed(r)))
 		reader_jump_free(j);
+}
+
+static void fail(struct reader *r, int err)
+{
+	drop_landed(r);
 	reader_fail(r, err);
 }
 
@@ -260,6 +265,13 @@ static bool is_overtaken(const struct reader *r, int err)
 	return r->again && !r->kept && (err == 0 || is_gone(err));
 }
 
+/* For those who wait; others may have more luck. */
+static void lose(struct reader *r)
+{
+	drop_landed(r);
+	reader_fail_waiting(r, -ESTALE);
+}
+
 static void on_checked(struct remote *remote, int err)
 {
 	struct check *c = CONTAINER_OF(remote, struct check, remote);
@@ -272,7 +284,7 @@ static void on_checked(struct remote *remote, int err)
 	if (r && is_overtaken(r, err) && clock_ms() >= r->again_until) {
 		r->looks = r->moves = 0;
 		r->again_until = 0;
-		reader_fail_waiting(r, -ESTALE);
+		lose(r);
 		reader_pump(r);
 		reader_leave(r);
 	} else if (r && (is_overtaken(r, err) || looks_again(r, c, err))) {
@@ -296,7 +308,7 @@ static void on_checked(struct remote *remote, int err)
 			judge(r, &c->now);
 		if (!r->dead && r->changes > CHANGES_MAX) {
 			r->changes = 0;
-			reader_fail_waiting(r, -ESTALE);
+			lose(r);
 		}
 		reader_pump(r);
 		reader_leave(r);

@@ -841,14 +841,33 @@ static void test_slow_is_not_silent(void **state)
 	struct fixture *f = *state;
 	struct reader r CLEANUP_READER = READER;
 	int64_t start = clock_ms();
+	char body[1500];
 
-	put_file(fixture_host_path(f, "x"), "0123456789abcdefghij", 20);
+	memset(body, 'x', sizeof(body));
+	put_file(fixture_host_path(f, "x"), body, sizeof(body));
 	make_old(fixture_host_path(f, "x"));
 	assert_int_equal(
-		download_with(f, 2000, &(struct rogue_rule){ .path = route, .drip_ms = 20 }, &r),
-		0);
-	assert_true(reader_has(&r, "0123456789abcdefghij", 20));
-	assert_true(clock_ms() - start > 2000);
+		download_with(f, 4000, &(struct rogue_rule){ .path = route, .drip_ms = 5 }, &r), 0);
+	assert_true(reader_has(&r, body, sizeof(body)));
+	assert_true(clock_ms() - start > 4000);
+}
+
+/* A head is no transfer: however it comes, it has to be there in time. */
+static void test_head_that_drips(void **state)
+{
+	struct fixture *f = *state;
+	struct reader r CLEANUP_READER = READER;
+	struct rogue_rule drips = { .path = route,
+				    .drip_ms = 20,
+				    .action = ROGUE_ANSWER,
+				    .reply = { .raw = "HTTP/1.1 200 OK\r\n",
+					       .unit = "X: aaaaaaaaaaaaaaaaaaaa\r\n",
+					       .units = ROGUE_FOREVER } };
+	int64_t start = clock_ms();
+
+	put_file(fixture_host_path(f, "x"), "abc", 3);
+	assert_int_equal(download_with(f, 1500, &drips, &r), -ETIMEDOUT);
+	assert_true(clock_ms() - start < 10000);
 }
 
 static void test_nonsense_instead_of_an_answer(void **state)
@@ -1229,6 +1248,7 @@ int main(void)
 		FIXTURE_TEST(test_wrong_content_length),
 		FIXTURE_TEST(test_silence_is_the_deadline),
 		FIXTURE_TEST(test_slow_is_not_silent),
+		FIXTURE_TEST(test_head_that_drips),
 		FIXTURE_TEST(test_nonsense_instead_of_an_answer),
 		FIXTURE_TEST(test_server_that_dies),
 		FIXTURE_TEST(test_broken_connections_are_asked_again),

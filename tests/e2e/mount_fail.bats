@@ -157,6 +157,24 @@ restarted() {
 	expect_errors
 }
 
+@test "fsync counts for what others wrote to the file" {
+	local INSIDE
+
+	mount_start
+	thread
+	INSIDE=$DATA/users/default/threads/demo/user-data
+	# in one process: an end of another one that has the file, too, is a close
+	"$PYTHON" -c '
+import os, sys
+inside = sys.argv[1]
+w = os.open("outputs/f", os.O_CREAT | os.O_WRONLY)
+os.write(w, b"one")
+r = os.open("outputs/f", os.O_RDONLY)
+assert not os.path.exists(inside) or os.path.getsize(inside) == 0
+os.fsync(r)
+assert open(inside).read() == "one"' "$INSIDE/outputs/f"
+}
+
 @test "killed with files open: they go on" {
 	mount_start
 	thread
