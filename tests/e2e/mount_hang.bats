@@ -341,6 +341,7 @@ is_held() {
 # unmount_while_dripping [COMMAND…]: nobody reads any more, but the kernel waits for a page, which comes byte
 # by byte; meanwhile COMMAND.
 unmount_while_dripping() {
+	[ "$DIALECT" != 1.0 ] || skip "nobody tells of changes there, so nothing is dropped"
 	proxy_mount -o timeout=60
 	cd "$W" || return 1
 	mkdir -p outputs

@@ -199,7 +199,7 @@ sandboxd_log_clean() {
 # curl_sb PATH [CURL ARGS…]: curl to the current sandbox; output as curl's own.
 # CURL_TARGET=http://127.0.0.1:PORT talks TCP instead of $SOCK; API_KEY=… is sent.
 curl_sb() {
-	local path=$1 args=(--silent --show-error --max-time "${CURL_MAX_TIME:-60}")
+	local path=$1 args=(--silent --show-error --max-time "${CURL_MAX_TIME:-$((60 * SLOW))}")
 
 	shift
 	[ -n "${CURL_TARGET:-}" ] || args+=(--unix-socket "$SOCK")
