@@ -326,7 +326,7 @@ static void run_prepare(struct question *q)
 	const struct docker *b = q->b;
 	char *dir CLEANUP_FREE = NULL;
 
-	q->r = paths_make_thread(b->data, q->user, q->thread);
+	q->r = paths_make_thread_to_bind(b->data, q->user, q->thread);
 	if (q->r < 0)
 		return;
 	dir = paths_thread_dir(b->data, q->user, q->thread);
@@ -338,7 +338,13 @@ static void run_prepare(struct question *q)
 
 static void on_prepared(struct question *q)
 {
-	if (q->r < 0)
+	/* An embedded sandbox of the same thread could have put it there, to see the host's /. */
+	if (q->r == -ELOOP || q->r == -ENOTDIR)
+		question_fail(q, q->r,
+			      "%s stands where one of the thread's directories belongs, and a "
+			      "container would get what it leads to",
+			      q->r == -ELOOP ? "a symbolic link" : "a file");
+	else if (q->r < 0)
 		question_fail(q, q->r, "the thread's directories cannot be made: %s",
 			      strerrordesc_np(-q->r));
 	else

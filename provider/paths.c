@@ -228,7 +228,7 @@ static bool is_the_sandboxs(size_t i, int error)
 	return thread_dirs[i].parent >= 0 && (error == -ELOOP || error == -ENOTDIR);
 }
 
-int paths_make_thread(const char *data, const char *user, const char *thread)
+static int make_thread(const char *data, const char *user, const char *thread, bool all)
 {
 	struct thread_fds t CLEANUP_THREAD_FDS;
 	int r;
@@ -239,13 +239,23 @@ int paths_make_thread(const char *data, const char *user, const char *thread)
 		return t.thread;
 	for (size_t i = 0; i < THREAD_DIRS; i++) {
 		t.fds[i] = paths_make_dir(parent_of(&t, i), thread_dirs[i].name, 0777, NULL);
-		if (is_the_sandboxs(i, t.fds[i]))
+		if (!all && is_the_sandboxs(i, t.fds[i]))
 			continue;
 		r = t.fds[i] < 0 ? t.fds[i] : let_all_write(t.fds[i]);
 		if (r < 0)
 			return r;
 	}
 	return 0;
+}
+
+int paths_make_thread(const char *data, const char *user, const char *thread)
+{
+	return make_thread(data, user, thread, false);
+}
+
+int paths_make_thread_to_bind(const char *data, const char *user, const char *thread)
+{
+	return make_thread(data, user, thread, true);
 }
 
 static bool belongs(int parent, const char *name)

@@ -30,6 +30,11 @@ char *paths_legacy_threads(const char *data, const char *user);
  */
 int paths_make_thread(const char *data, const char *user, const char *thread) MUST_CHECK;
 /*
+ * The same for who hands their paths to somebody that follows links, as a container engine
+ * does, and with root's rights: a link or a file in any directory's place is -ELOOP or -ENOTDIR.
+ */
+int paths_make_thread_to_bind(const char *data, const char *user, const char *thread) MUST_CHECK;
+/*
  * Removes them if there is nothing in them, nor beside them in the thread's
  * directory: 0, -ENOTEMPTY (and nothing is removed), -ENOENT. paths_is_empty()
  * only looks.

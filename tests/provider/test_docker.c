@@ -16,6 +16,7 @@
 #include "engine.h"
 #include "fixture.h"
 #include "ident.h"
+#include "paths.h"
 #include "rig.h"
 #include "scratch.h"
 
@@ -262,6 +263,30 @@ static void test_create_without_directories_of_the_thread(void **state UNUSED)
 	assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(root, "Mounts")), 0);
 	destroy(b);
 	backend_free(b);
+}
+
+/* The engine is root on the host and follows links: it must not hear of any. */
+static void test_links_are_not_bound(void **state UNUSED)
+{
+	static const char *const names[] = { "user-data/workspace", "user-data/uploads",
+					     "user-data/outputs", "user-data", "acp-workspace" };
+	unsigned before = engine_requests(&engine, "/containers/create");
+	char path[sizeof(data) + 64], thread[sizeof(data) + 32];
+
+	snprintf(thread, sizeof(thread), "%s/users/u/threads/t", data);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		assert_int_equal(paths_make_thread(data, "u", "t"), 0);
+		snprintf(path, sizeof(path), "%s/%s", thread, names[i]);
+		assert_true(scratch_remove(path));
+		assert_int_equal(symlink("/", path), 0);
+		refused(backend, ASK_CREATE, -ELOOP, "a symbolic link stands where");
+		assert_int_equal(unlink(path), 0);
+		assert_int_equal(mknod(path, S_IFREG | 0600, 0), 0);
+		refused(backend, ASK_CREATE, -ENOTDIR, "a file stands where");
+		assert_int_equal(unlink(path), 0);
+	}
+	assert_int_equal(engine_requests(&engine, "/containers/create"), before);
+	assert_int_equal(engine_count(&engine), 0);
 }
 
 static void test_a_name_that_is_taken(void **state UNUSED)
@@ -599,6 +624,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_create),
 		TEST(test_create_without_directories_of_the_thread),
+		TEST(test_links_are_not_bound),
 		TEST(test_a_name_that_is_taken),
 		TEST(test_a_port_that_is_taken),
 		TEST(test_an_image_that_is_missing),

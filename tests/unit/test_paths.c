@@ -229,6 +229,7 @@ static void test_links_are_not_followed(void **state)
 		assert_int_equal(rename(in(r->data, names[i]), in(r->dir, "aside")), 0);
 		assert_int_equal(symlink(trap, in(r->data, names[i])), 0);
 		assert_int_equal(paths_make_thread(r->data, "u", "t"), made);
+		assert_int_equal(paths_make_thread_to_bind(r->data, "u", "t"), -ELOOP);
 		assert_int_equal(paths_is_empty(r->data, "u", "t"), held);
 		assert_int_equal(paths_remove_thread(r->data, "u", "t"), held);
 		assert_int_equal(count(trap), 0);
@@ -237,6 +238,7 @@ static void test_links_are_not_followed(void **state)
 		assert_int_equal(unlink(in(r->data, names[i])), 0);
 		assert_int_equal(symlink(in(trap, "new"), in(r->data, names[i])), 0);
 		assert_int_equal(paths_make_thread(r->data, "u", "t"), made);
+		assert_int_equal(paths_make_thread_to_bind(r->data, "u", "t"), -ELOOP);
 		assert_int_equal(count(trap), 0);
 		assert_true(scratch_remove(r->data));
 		assert_true(scratch_remove(in(r->dir, "aside")));
@@ -257,6 +259,7 @@ static void test_a_file_in_the_way_is_said(void **state)
 	assert_int_equal(rmdir(in(r->data, "users/u/threads/t/user-data/outputs")), 0);
 	put(in(r->data, "users/u/threads/t/user-data/outputs"));
 	assert_int_equal(paths_make_thread(r->data, "u", "t"), 0);
+	assert_int_equal(paths_make_thread_to_bind(r->data, "u", "t"), -ENOTDIR);
 	assert_int_equal(paths_remove_thread(r->data, "u", "t"), -ENOTEMPTY);
 }
 
