@@ -13,11 +13,13 @@
 #include <sys/stat.h>
 #include <utlist.h>
 
+#include "beside.h"
 #include "clock.h"
 #include "embedded_i.h"
 #include "filelock.h"
 #include "ident.h"
 #include "io.h"
+#include "log.h"
 #include "paths.h"
 
 #define PROGRAM "threadfs-sandboxd"
@@ -503,7 +505,6 @@ static char *program_in_path(const char *name)
 
 static int find_program(struct embedded *e, const char *given, char **ret_why)
 {
-	char *self CLEANUP_FREE = NULL, *slash;
 	struct stat st;
 	int r = 0;
 
@@ -517,10 +518,10 @@ static int find_program(struct embedded *e, const char *given, char **ret_why)
 		return r == 0 ? 0
 			      : refuse(ret_why, r, "cannot run %s: %s", given, strerrordesc_np(-r));
 	}
-	self = given ? NULL : realpath("/proc/self/exe", NULL);
-	slash = self ? strrchr(self, '/') : NULL;
-	if (slash)
-		e->program = program_in(self, (size_t)(slash - self), PROGRAM);
+	if (!given)
+		r = beside_find(PROGRAM, &e->program);
+	if (r == -EPERM)
+		log_warn(PROGRAM " beside this program is a stranger's: it is not run");
 	if (!e->program)
 		e->program = program_in_path(given ? given : PROGRAM);
 	if (!e->program)

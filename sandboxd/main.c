@@ -5,40 +5,25 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "beside.h"
 #include "confine.h"
 #include "log.h"
 #include "outer.h"
 
 #define SERVER "threadfs-sandboxd-server"
 
-/*
- * Where everybody may make files (/tmp) it can be a stranger's. Only root, and
- * whoever this program is from, are to be trusted with it.
- */
-static bool is_trusted(const char *path)
-{
-	struct stat st, self;
-
-	return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && stat("/proc/self/exe", &self) == 0 &&
-	       (st.st_uid == self.st_uid || st.st_uid == 0);
-}
-
 /* Beside this program, as in a build directory, or where it is installed. */
 static char *find_server(void)
 {
-	char *self CLEANUP_FREE = realpath("/proc/self/exe", NULL);
-	char *slash = self ? strrchr(self, '/') : NULL;
 	char *path;
+	int r = beside_find(SERVER, &path);
 
-	if (slash && asprintf(&path, "%.*s/" SERVER, (int)(slash - self), self) >= 0) {
-		if (access(path, X_OK) == 0 && is_trusted(path))
-			return path;
-		free(path);
-	}
+	if (r == 0)
+		return path;
+	if (r == -EPERM)
+		log_warn(SERVER " beside this program is a stranger's: it is not run");
 	path = realpath(LIBEXECDIR "/" SERVER, NULL);
 	if (!path)
 		log_error(SERVER " was found neither beside this program nor in " LIBEXECDIR);

@@ -166,3 +166,34 @@ f.close()"
 	as "$US" "$THREADFS" unmount "$M"
 	mount_ended
 }
+
+# As in /tmp: whoever can make files there must not have them run by others.
+@test "a stranger's threadfs-sandboxd beside the program is not run" {
+	local owner mode
+
+	M=$T/m
+	mkdir -m 1777 "$T/public" "$T/ran"
+	cp "$THREADFS" "$T/public/threadfs"
+	printf '#!/bin/sh\n: >%s/ran/x\n' "$T" >"$T/public/threadfs-sandboxd"
+	while read -r owner mode; do
+		chown "$owner" "$T/public/threadfs-sandboxd"
+		chmod "$mode" "$T/public/threadfs-sandboxd"
+		run as "$US" env "PATH=$T/run" "$T/public/threadfs" mount -o "data=$T/data,isolation=none" "$M"
+		echo "$owner $mode: $output"
+		[ "$status" = 1 ]
+		[[ ${lines[-1]} == *"was not found beside this program nor in PATH"* ]]
+		not_mounted "$M"
+	done <<-END
+		$HIM 0755
+		0 0757
+		$US 0757
+	END
+	# that of the program's owner is
+	chown 0 "$T/public/threadfs-sandboxd"
+	chmod 0755 "$T/public/threadfs-sandboxd"
+	as "$US" "$T/public/threadfs" mount -o "data=$T/data,isolation=none" "$M" 3>&-
+	[ ! -e "$T/ran/x" ]
+	refute as "$US" ls "$M/threads/demo/outputs"
+	refute as "$US" sh -c "mkdir '$M/threads/demo' && ls '$M/threads/demo/outputs'"
+	[ -e "$T/ran/x" ]
+}
