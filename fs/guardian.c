@@ -21,9 +21,11 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
+#include "environment.h"
 #include "io.h"
 #include "log.h"
 #include "paths.h"
+#include "privilege.h"
 #include "unmount.h"
 
 enum {
@@ -82,7 +84,7 @@ static int lock_place(const char *mountpoint)
 static int spawn_guardian(const char *mountpoint, int fd, int lock, pid_t *ret_pid)
 {
 	const char *const argv[] = { GUARDIAN_NAME, mountpoint, NULL };
-	const char *const *envp = (const char *const *)environ;
+	char *env[ENVIRONMENT_MAX];
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	int r = -posix_spawn_file_actions_init(&actions);
@@ -94,6 +96,7 @@ static int spawn_guardian(const char *mountpoint, int fd, int lock, pid_t *ret_p
 		posix_spawn_file_actions_destroy(&actions);
 		return r;
 	}
+	environment_choose(env); /* it lives as long as we, and has no use for keys */
 	/* Nobody's pipe is kept open by it, and no terminal's Ctrl-C ends it. */
 	r = -posix_spawn_file_actions_adddup2(&actions, fd, STDIN_FILENO);
 	if (r == 0)
@@ -110,7 +113,7 @@ static int spawn_guardian(const char *mountpoint, int fd, int lock, pid_t *ret_p
 		r = -posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
 	if (r == 0)
 		r = -posix_spawn(ret_pid, "/proc/self/exe", &actions, &attr, (char *const *)argv,
-				 (char *const *)envp);
+				 env);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&actions);
 	return r;
@@ -240,26 +243,35 @@ static bool find(const char *point, dev_t dev)
 	return mount_entry_is_ours(mount) && (dev == 0 || mount->dev == dev);
 }
 
-int guardian_main(int argc, char **argv)
+static int guard(const char *point)
 {
 	struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
 	static const int deaf_to[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 	dev_t dev = 0;
 
-	if (argc != 2)
-		return EXIT_FAILURE;
 	for (size_t i = 0; i < ARRAY_SIZE(deaf_to); i++)
 		signal(deaf_to[i], SIG_IGN); /* it ends with its daemon, never before */
 	(void)!chdir("/");
 	hear_of_death();
 	if (wait_for_end(&dev))
 		return 0;
-	if (dev != 0 && find(argv[1], dev))
-		abort_connection(argv[1], dev);
-	for (int i = 0; i < LOOKS && find(argv[1], dev); i++) {
-		if (unmount_is_dead(argv[1]))
-			return unmount_stale(argv[1], &words) < 0 ? EXIT_FAILURE : 0;
+	if (dev != 0 && find(point, dev))
+		abort_connection(point, dev);
+	for (int i = 0; i < LOOKS && find(point, dev); i++) {
+		if (unmount_is_dead(point))
+			return unmount_stale(point, &words) < 0 ? EXIT_FAILURE : 0;
 		poll(NULL, 0, LOOK_EVERY_MS);
 	}
 	return 0;
+}
+
+int guardian_main(int argc, char **argv)
+{
+	int r = EXIT_FAILURE;
+
+	privilege_drop();
+	if (argc == 2)
+		r = guard(argv[1]);
+	privilege_end();
+	return r;
 }

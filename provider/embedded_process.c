@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-enum { ENV_MAX = 64 };
+#include "environment.h"
 
 /* By number: older C libraries have no functions for them. */
 static int open_pidfd(pid_t pid)
@@ -92,36 +92,6 @@ void process_unwatch(struct process *p, struct ev_loop *ev)
 
 /* ---- starting ---- */
 
-/*
- * What the program itself and its loader may need. Everything else may be a
- * secret: keys, tokens, proxies with passwords.
- */
-static bool is_harmless(const char *entry)
-{
-	static const char *const names[] = { "PATH", "HOME", "USER",   "LOGNAME",
-					     "LANG", "TZ",   "TMPDIR", "LD_LIBRARY_PATH" };
-	size_t len = strcspn(entry, "=");
-	static const char san[] = "SAN_OPTIONS";
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (strlen(names[i]) == len && strncmp(names[i], entry, len) == 0)
-			return true;
-	if (strncmp(entry, "LC_", 3) == 0)
-		return true;
-	return len >= sizeof(san) - 1 &&
-	       strncmp(entry + len - (sizeof(san) - 1), san, sizeof(san) - 1) == 0;
-}
-
-static void choose_environment(char *env[ENV_MAX])
-{
-	size_t n = 0;
-
-	for (char **e = environ; e && *e && n < ENV_MAX - 1; e++)
-		if (is_harmless(*e))
-			env[n++] = *e;
-	env[n] = NULL;
-}
-
 static int set_attributes(posix_spawnattr_t *attr)
 {
 	sigset_t none, all;
@@ -161,10 +131,10 @@ static int spawn(const struct process_plan *plan, pid_t *ret)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
-	char *env[ENV_MAX];
+	char *env[ENVIRONMENT_MAX];
 	int r;
 
-	choose_environment(env);
+	environment_choose(env);
 	r = -posix_spawnattr_init(&attr);
 	if (r < 0)
 		return r;

@@ -79,6 +79,27 @@ mount_ours() {
 	mount_ended
 }
 
+# What config.yaml calls $NAME is in the environment, and the daemon keeps it to itself.
+@test "keys in the environment are in no process that another program can look into" {
+	local pid path
+
+	M=$T/m
+	as "$US" env OUR_KEY=topsecret "$THREADFS" mount -o "data=$T/data,cache=$T/cache" "$M" 3>&-
+	as "$US" mkdir "$M/threads/demo"
+	as "$US" ls "$M/threads/demo/outputs"
+	pid=$(pgrep -u "$US" -f -- "^threadfs-guardian $M\$")
+	for path in mem environ maps fd/0 cwd root; do
+		refute as "$US" head -c1 "/proc/$pid/$path"
+	done
+	# nor is it there for root
+	refute grep -q topsecret "/proc/$pid/environ"
+	grep -qz '^PATH=' "/proc/$pid/environ" # for fusermount3
+	for pid in $(pgrep -u "$US"); do
+		as "$US" cat "/proc/$pid/environ" 2>/dev/null | refute grep -q topsecret
+	done
+	as "$US" "$THREADFS" unmount "$M"
+}
+
 @test "root's daemon takes no new privileges" {
 	chown -R 0:0 "$T"
 	mount_start
