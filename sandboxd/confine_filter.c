@@ -142,6 +142,7 @@ static const struct {
 
 /* The only kinds of sockets: a vsock, for one, reaches the machine's host past --net none. */
 static const uint32_t families[] = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK };
+enum { PAIR_FAMILIES = 1 }; /* of them: there are no pairs of the others that programs use */
 
 /* ---- the program ---- */
 
@@ -205,11 +206,10 @@ static void refuse_masked(struct program *p)
 	}
 }
 
-static void refuse_sockets(struct program *p)
+/* By that system call none but the first n of them. */
+static void refuse_families(struct program *p, int nr, uint8_t n)
 {
-	uint8_t n = ARRAY_SIZE(families);
-
-	skip_unless(p, SYS_socket, (uint8_t)(n + 3));
+	skip_unless(p, nr, (uint8_t)(n + 3));
 	load_arg(p, 0);
 	for (uint8_t i = 0; i < n; i++)
 		add(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, families[i],
@@ -263,7 +263,8 @@ static void make_program(struct program *p)
 		end_with(p, refused[i].error);
 	}
 	refuse_masked(p);
-	refuse_sockets(p);
+	refuse_families(p, SYS_socket, ARRAY_SIZE(families));
+	refuse_families(p, SYS_socketpair, PAIR_FAMILIES);
 	refuse_ioctls(p);
 	refuse_limits(p);
 	end_with(p, 0);

@@ -48,7 +48,10 @@ kernel_body() {
 	for name in 40 38 17 31 29 30 21; do
 		answers "socket-$name EAFNOSUPPORT"
 	done
-	answers 'AF_UNIX got through' 'AF_INET got through' 'AF_NETLINK got through'
+	for name in 2 10 16 30 40; do
+		answers "socketpair-$name EAFNOSUPPORT"
+	done
+	answers 'AF_UNIX got through' 'socketpair-1 got through' 'AF_INET got through' 'AF_NETLINK got through'
 	refused 'unshare -Ur true'
 	refused 'unshare -m true'
 	refused 'keyctl show || python3 -c "raise SystemExit(1)"'

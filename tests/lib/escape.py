@@ -73,6 +73,9 @@ def kernel():
         call("unshare", flag, label="unshare-" + name)
     for family in (40, 38, 17, 31, 29, 30, 21):  # vsock, alg, packet, bluetooth, can, tipc, rds
         attempt("socket-%d" % family, lambda: socket.socket(family, socket.SOCK_DGRAM, 0).close())
+    for family in (2, 10, 16, 30, 40):  # inet, inet6, netlink, tipc, vsock
+        attempt("socketpair-%d" % family, lambda: socket.socketpair(family, socket.SOCK_STREAM, 0))
+    attempt("socketpair-1", lambda: [s.close() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)])
     for name in ("AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"):
         attempt(name, lambda: socket.socket(getattr(socket, name), socket.SOCK_DGRAM).close())
 
