@@ -71,12 +71,26 @@ static int wait_for(int fd, pid_t pid)
 	return 1;
 }
 
+/* A link of theirs would have us write to a file of ours. Root's is /dev/stderr, for one. */
+static bool is_their_link(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && st.st_uid != geteuid() &&
+	       st.st_uid != 0;
+}
+
 static int open_log(const struct options *o, struct buf *why)
 {
-	int fd = open(o->log ?: "/dev/null",
-		      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
-	int r = fd < 0 ? -errno : 0;
+	const char *path = o->log ?: "/dev/null";
+	const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+	int fd = open(path, flags | O_NOFOLLOW, 0600);
 	struct stat st;
+	int r;
+
+	if (fd < 0 && errno == ELOOP && !is_their_link(path))
+		fd = open(path, flags, 0600);
+	r = fd < 0 ? -errno : 0;
 
 	/* One that somebody has laid ready in /tmp is theirs to read, and to replace. */
 	if (r == 0 && fstat(fd, &st) == 0 && !S_ISCHR(st.st_mode) &&
@@ -84,8 +98,9 @@ static int open_log(const struct options *o, struct buf *why)
 		r = -EPERM;
 	if (r < 0) {
 		buf_printf(why, "cannot open the log %s: %s", o->log,
-			   r == -EPERM && fd >= 0 ? "it is not a file of yours"
-						  : strerrordesc_np(-r));
+			   r == -EPERM && fd >= 0               ? "it is not a file of yours"
+			   : r == -ELOOP && is_their_link(path) ? "it is not a link of yours"
+								: strerrordesc_np(-r));
 		cleanup_fd_(&fd);
 	}
 	return r < 0 ? r : fd;

@@ -148,6 +148,29 @@ mount_ours() {
 	[ ! -s "$T/his.log" ]
 }
 
+# Not in a sticky directory: there the kernel may refuse before we do (fs.protected_symlinks).
+@test "a log that is another's link is refused, one that is ours or root's is followed" {
+	install -d -m 0777 "$T/open"
+	as "$US" sh -c "echo precious >'$T/mine'; ln -s '$T/mine' '$T/open/ours'"
+	as "$HIM" ln -s "$T/mine" "$T/open/his"
+	as "$HIM" ln -s "$T/new" "$T/open/nowhere"
+	ln -s /dev/null "$T/open/roots"
+	M=$T/m
+	for what in his nowhere; do
+		run as "$US" "$THREADFS" mount -o "data=$T/data,cache=$T/cache,log=$T/open/$what" "$M"
+		[ "$status" = 1 ]
+		[[ $output == *"cannot open the log $T/open/$what: it is not a link of yours" ]]
+		not_mounted "$M"
+	done
+	same "$(cat "$T/mine")" precious
+	[ ! -e "$T/new" ]
+	for what in ours roots; do
+		as "$US" "$THREADFS" mount -o "data=$T/data,cache=$T/cache,log=$T/open/$what" "$M" 3>&-
+		is_mounted "$M"
+		as "$US" "$THREADFS" unmount "$M"
+	done
+}
+
 @test "links planted in our runtime directory lead nobody out of it" {
 	local id
 
