@@ -109,18 +109,38 @@ static int copy_bytes(struct copy *c, int out, uint64_t count)
 	return 0;
 }
 
+/*
+ * Its name can be guessed: in a directory that others write to (/tmp) it may have been made by one
+ * of them, who would have what is copied, or be another name of a file of ours.
+ */
+static int open_part(struct copy *c)
+{
+	const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW;
+	int out = open(c->part, flags | O_CREAT | (c->remote ? O_TRUNC : O_EXCL), 0600);
+	struct stat st;
+
+	if (out < 0 && errno == EEXIST) {
+		out = open(c->part, flags | O_NONBLOCK); /* not to wait for who reads a pipe */
+		if (out >= 0 && (fstat(out, &st) < 0 || !S_ISREG(st.st_mode) ||
+				 st.st_uid != geteuid() || st.st_nlink != 1)) {
+			close(out);
+			return complain(c, c->part, "it is there, and not a file of yours alone",
+					0);
+		}
+	}
+	return out < 0 ? complain(c, c->part, NULL, -errno) : out;
+}
+
 /* In one file. On this machine it goes on at the end of what is there. */
 static int copy_part(struct copy *c)
 {
-	int out =
-		open(c->part,
-		     O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (c->remote ? O_TRUNC : 0), 0600);
+	int out = open_part(c);
 	uint64_t size = (uint64_t)c->st.st_size;
 	struct stat st;
 	int r;
 
 	if (out < 0)
-		return complain(c, c->part, NULL, -errno);
+		return out;
 	if (!c->remote && fstat(out, &st) == 0 && (uint64_t)st.st_size <= size &&
 	    lseek(out, 0, SEEK_END) == st.st_size && lseek(c->in, st.st_size, SEEK_SET) >= 0) {
 		c->p->kept = (uint64_t)st.st_size;

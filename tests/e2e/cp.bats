@@ -150,6 +150,40 @@ part_grows() {
 	[ "$(find "$T/back" -name '.big.*.part' -size +2M | wc -l)" = 1 ]
 }
 
+# As in /tmp: the name of what becomes the copy can be guessed from the source's size and time.
+@test "what another has laid where the copy is made is not written to" {
+	local part kind
+
+	[ "$(id -u)" = 0 ] || skip "needs root to make another's file"
+	mkdir -m 1777 "$T/back"
+	echo content >"$INSIDE/outputs/f"
+	wait_until test -s outputs/f
+	part=$T/back/.f.$(printf %s "$(stat -c %s:%.9Y outputs/f)" | sha256sum | cut -c1-8).part
+	echo mine >"$T/mine"
+	for kind in another hardlink pipe link; do
+		case $kind in
+		another) install -m 0666 -o 12345 /dev/null "$part" ;;
+		hardlink) ln "$T/mine" "$part" ;;
+		pipe) mkfifo "$part" ;;
+		link) ln -s "$T/mine" "$part" ;;
+		esac
+		run timeout 20 "$THREADFS" cp outputs/f "$T/back"
+		echo "$kind: $output"
+		[ "$status" = 1 ]
+		[ "${#lines[@]}" = 1 ]
+		[[ $kind != another && $kind != hardlink ]] ||
+			[ "$output" = "threadfs: '$part': it is there, and not a file of yours alone" ]
+		[ ! -e "$T/back/f" ]
+		[ ! -s "$part" ] || [ "$(cat "$part")" = mine ]
+		rm "$part"
+	done
+	same "$(cat "$T/mine")" mine
+	# what we left there ourselves is
+	printf con >"$part"
+	"$THREADFS" cp outputs/f "$T/back"
+	same "$(cat "$T/back/f")" content
+}
+
 @test "an interrupted download goes on where it was" {
 	local part size
 	mkdir "$T/back"
