@@ -198,7 +198,7 @@ static void abort_connection(const char *point, dev_t dev)
 	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", minor(dev));
 	int fd CLEANUP_FD = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "1", 1) != 1)
-		umount2(point, MNT_FORCE); /* if it is busy that only aborts */
+		umount2(point, MNT_FORCE | UMOUNT_NOFOLLOW); /* if it is busy that only aborts */
 }
 
 /* Waits for the daemon's end. True: it ended in order. */

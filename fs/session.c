@@ -272,7 +272,7 @@ void session_abort(struct fs *fs)
 		close(fd);
 	}
 	if (is_ours(fs))
-		umount2(fs->opt->mountpoint, MNT_FORCE); /* it is busy: that only aborts */
+		umount2(fs->opt->mountpoint, MNT_FORCE | UMOUNT_NOFOLLOW); /* busy: only aborts */
 }
 
 void session_close(struct fs *fs)

@@ -241,3 +241,13 @@ f.close()"
 	refute as "$US" sh -c "mkdir '$M/threads/demo' && ls '$M/threads/demo/outputs'"
 	[ -e "$T/ran/x" ]
 }
+
+# Who can put a link in the mountpoint's place could have root take away another mount, but only
+# in the moment after we looked, which no test can hit: so this is about the source.
+@test "no mount is taken away through a link" {
+	local calls
+
+	calls=$(grep -h 'umount2(' "$SANDBOXD_ROOT"/fs/*.c)
+	[ -n "$calls" ]
+	refute grep -v UMOUNT_NOFOLLOW <<<"$calls"
+}
