@@ -64,17 +64,33 @@ hostile() {
 	harmless "$@"
 }
 
+# Says on which port it listens, then a line for each who comes.
+listen() {
+	exec "$PYTHON" -Bc '
+import socket
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    s.accept()[0].close()
+    print("came", flush=True)' >"$T/listen"
+}
+
 @test "redirections lead nowhere: a link-local address, a socket, a file" {
 	local to
 
 	expect_errors
-	for to in http://169.254.169.254/latest/meta-data/ "file://$T/victim" unix:///run/docker.sock \
-		"http://127.0.0.1:1/"; do
+	spawn listen
+	wait_until test -s "$T/listen"
+	for to in "http://127.0.0.1:$(cat "$T/listen")/" http://169.254.169.254/latest/meta-data/ \
+		"file://$T/victim" unix:///run/docker.sock; do
 		echo secret >"$T/victim"
 		hostile_mount redirect "$to"
 		refute cat outputs/x
 		refute ls outputs
 		refute grep -s secret outputs/x
+		refute sh -c 'echo x >outputs/new'
+		refute timeout 20 "$THREADFS" exec . -- true
+		same "$(wc -l <"$T/listen")" 1
 		mount_stop
 		mount_end_spawned_
 		rm "$T/url" "$T/now"
