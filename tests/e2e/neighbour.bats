@@ -198,11 +198,29 @@ mount_ours() {
 @test "what is staged has no name, and others' sandboxes cannot be named" {
 	mount_ours
 	as "$US" mkdir "$M/threads/demo"
+	# nor once it is written down: then it has one that nobody can guess
 	as "$US" "$PYTHON" -c "
-import os
+import os, re, time
+uuid = re.compile('[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}')
+
+def names():
+    return {os.path.join(d, n) for d, _, files in os.walk('$T/cache') for n in files}
+
+before = names()
 f = open('$M/threads/demo/outputs/big', 'wb'); f.write(os.urandom(3000000)); f.flush()
-assert [n for n in os.listdir('$T/cache') if not n.startswith('.') and os.stat('$T/cache/' + n).st_mode & 0o077] == []
-f.close()"
+new = set()
+until = time.monotonic() + 60
+while not new and time.monotonic() < until:
+    new = names() - before
+    time.sleep(0.02)
+assert new
+for path in new:
+    assert uuid.fullmatch(os.path.basename(path)), path
+    assert os.stat(path).st_mode & 0o077 == 0 and os.stat(os.path.dirname(path)).st_mode & 0o077 == 0, path
+f.close()
+while names() != before:
+    assert time.monotonic() < until, names()
+    time.sleep(0.02)"
 	refute as "$HIM" "$THREADFS" status "$M"
 	refute as "$HIM" "$THREADFS" exec "$M/threads/demo" -- id
 	refute as "$HIM" "$THREADFS" unmount "$M"
