@@ -4,11 +4,14 @@
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "clock.h"
 #include "ctl.h"
 #include "fsrig.h"
+#include "io.h"
 #include "stage.h"
 #include "utf8.h"
 
@@ -562,6 +565,40 @@ static void readme_is_short_and_true(void **state)
 	free(text);
 }
 
+/* Each in other words than the one before, which is what is told. */
+static void fail_often(void *ctx)
+{
+	struct fsrig *r = ctx;
+	char words[32];
+
+	for (int i = 0; i < 500; i++) {
+		snprintf(words, sizeof(words), "failure %d", i);
+		thread_failed(r->thread, "the sandbox", i % 2 ? -EIO : -ENOSPC, words);
+	}
+}
+
+static void failures_in_the_log_have_a_limit(void **state)
+{
+	struct fsrig *r = *state;
+	int log = memfd_create("log", MFD_CLOEXEC), was = dup(STDERR_FILENO);
+	char text[64 * 1024] = "";
+	unsigned lines = 0;
+
+	assert_true(log >= 0 && was >= 0);
+	assert_true(dup2(log, STDERR_FILENO) >= 0);
+	fsrig_run(r, fail_often, r);
+	assert_true(dup2(was, STDERR_FILENO) >= 0);
+	assert_in_range(pread_all(log, text, sizeof(text) - 1, 0), 1, sizeof(text) - 2);
+	close(log);
+	close(was);
+	assert_non_null(strstr(text, ": failure 29\n"));
+	assert_null(strstr(text, ": failure 30\n"));
+	assert_non_null(strstr(text, "more failures are not logged for a while"));
+	for (const char *at = text; (at = strchr(at, '\n')); at++)
+		lines++;
+	assert_int_equal(lines, 30 + 1);
+}
+
 static void config_keeps_secrets(void **state)
 {
 	struct fsrig *r = *state;
@@ -588,6 +625,7 @@ int main(void)
 		FSRIG_EMBEDDED_TEST(table_is_harmless),
 		FSRIG_EMBEDDED_TEST(metrics_are_well_formed),
 		FSRIG_EMBEDDED_TEST(readme_is_short_and_true),
+		FSRIG_EMBEDDED_TEST(failures_in_the_log_have_a_limit),
 		FSRIG_EMBEDDED_TEST(config_keeps_secrets),
 	};
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -249,9 +250,41 @@ static void hash_is_siphash_with_a_key(void **state UNUSED)
 	assert_true(hash_of("a", 1) != hash_of("b", 1) || hash_of("a", 1) != hash_of("c", 1));
 }
 
+/* In a process of its own: the key is made once in each. */
+static uint64_t hashes_elsewhere(void)
+{
+	int fds[2], status = -1;
+	uint32_t got[2] = { 0 };
+	pid_t pid;
+
+	assert_int_equal(pipe(fds), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		const uint32_t made[2] = { hash_of("a", 1), hash_of("b", 1) };
+
+		_exit(write_all(fds[1], made, sizeof(made)) < 0);
+	}
+	close(fds[1]);
+	assert_int_equal(read(fds[0], got, sizeof(got)), sizeof(got));
+	close(fds[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	return (uint64_t)got[0] << 32 | got[1];
+}
+
+/* The first of all: who has hashed anything has a key, and so have his children. */
+static void hashes_of_one_process_say_nothing_of_another(void **state UNUSED)
+{
+	uint64_t one = hashes_elsewhere(), other = hashes_elsewhere();
+
+	assert_true(one != other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(hashes_of_one_process_say_nothing_of_another),
 		cmocka_unit_test(buf_keeps_its_cap_and_its_error),
 		cmocka_unit_test(files_are_read_to_their_end),
 		cmocka_unit_test(utf8_knows_good_from_bad),
