@@ -84,18 +84,23 @@ mount_ours() {
 	local pid path
 
 	M=$T/m
-	as "$US" env OUR_KEY=topsecret "$THREADFS" mount -o "data=$T/data,cache=$T/cache" "$M" 3>&-
+	as "$US" env OUR_KEY=topsecret THREADFS_API_KEY=key-of-ours THREADFS_TOKEN=key-of-ours \
+		THREADFS_PROVISIONER_API_KEY=key-of-ours "$THREADFS" mount -o "data=$T/data,cache=$T/cache" "$M" 3>&-
 	as "$US" mkdir "$M/threads/demo"
 	as "$US" ls "$M/threads/demo/outputs"
+	# those that are for us alone are wiped
+	pid=$(pgrep -u "$US" -f -- "mount .*$M\$")
+	grep -qz '^OUR_KEY=' "/proc/$pid/environ"
+	refute grep -q key-of-ours "/proc/$pid/environ"
 	pid=$(pgrep -u "$US" -f -- "^threadfs-guardian $M\$")
 	for path in mem environ maps fd/0 cwd root; do
 		refute as "$US" head -c1 "/proc/$pid/$path"
 	done
 	# nor is it there for root
-	refute grep -q topsecret "/proc/$pid/environ"
+	refute grep -qe topsecret -e key-of-ours "/proc/$pid/environ"
 	grep -qz '^PATH=' "/proc/$pid/environ" # for fusermount3
 	for pid in $(pgrep -u "$US"); do
-		as "$US" cat "/proc/$pid/environ" 2>/dev/null | refute grep -q topsecret
+		as "$US" cat "/proc/$pid/environ" 2>/dev/null | refute grep -qe topsecret -e key-of-ours
 	done
 	as "$US" "$THREADFS" unmount "$M"
 }
