@@ -98,6 +98,33 @@ while True:
 	done
 }
 
+@test "a directory that is in itself, without end: walks end" {
+	local d
+
+	expect_errors
+	d=$(printf 'd%.0s' {1..100})
+	hostile_mount nest
+	# many in each, so that none is listed along with the one that it is in
+	sandbox "mkdir -p outputs/$d/{1..40} outputs/$d/$d/{1..40}; echo x >outputs/$d/f"
+	wait_until test -e "outputs/$d/$d/$d/$d/f"
+	run timeout $((60 * SLOW)) find outputs -name f
+	[ "$status" = 1 ]
+	[[ $output == *"File system loop detected"* ]]
+	# who does not look for loops comes to where paths end
+	timeout $((60 * SLOW)) "$PYTHON" -c "
+import errno, os
+os.chdir('outputs')
+depth = 0
+try:
+    while depth < 1000:
+        os.chdir('$d')
+        depth += 1
+except OSError as e:
+    assert e.errno == errno.ENAMETOOLONG, e
+assert 35 < depth < 42, depth"
+	same "$(cat "outputs/$d/f")" x
+}
+
 @test "a gigabyte of zeros in a megabyte is neither unpacked nor taken for the file" {
 	local before after
 

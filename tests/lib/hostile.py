@@ -10,6 +10,8 @@ connection. What it does beyond passing on, once the file $HOSTILE_WHEN is there
   echo               answers every change and every exec with a 500 whose words are all the
                      request's headers, key included, and escape sequences
   redirect URL       answers everything with 302 to URL
+  nest               D, a directory of 100 times d with one D in it, is also D/D, D/D/D and so on;
+                     whole trees are not listed
   gzip               sends every body gzipped as if that had been asked for, a gigabyte of zeros
   mutate SEED        changes bytes of one answer in three: flips, cuts, doubles, lies about
                      lengths, puts known bad values into JSON. Written to stderr, one line each.
@@ -214,6 +216,12 @@ def change(request, head, body):
     return pack(head, body)
 
 
+def nested(head, body):
+    """The request for what it is, once more, in itself."""
+    body = re.sub(rb"(/d{100})+(?=/d{100}\b)", b"", body).replace(b"pipefail; find", b"pipefail; none")
+    return without(head, b"content-length") + b"\r\nContent-Length: %d" % len(body), body
+
+
 class Handler(socketserver.BaseRequestHandler):
     def handle(self):
         try:
@@ -224,6 +232,8 @@ class Handler(socketserver.BaseRequestHandler):
             if is_stream(target) and not target.endswith(b"/watch/"):
                 self.relay(request)
                 return
+            if how == "nest" and re.search(rb"(?im)^content-length:", request[0]):
+                request = nested(*request)
             self.request.sendall(change(request, *ask(request)))
         except (OSError, ValueError, IndexError):
             pass
