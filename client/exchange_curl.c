@@ -12,6 +12,7 @@
 #include "exchange_i.h"
 #include "pool.h"
 #include "status.h"
+#include "url.h"
 
 enum {
 	CONNECT_MS = 10000,
@@ -132,12 +133,15 @@ static int on_progress(void *ctx, curl_off_t dl_total UNUSED, curl_off_t dl_now 
 	return 0;
 }
 
-static curl_socket_t open_socket(void *ctx UNUSED, curlsocktype purpose UNUSED,
-				 struct curl_sockaddr *a)
+/* By now a name is an address. libcurl tries the next one of those that it has. */
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose UNUSED, struct curl_sockaddr *a)
 {
-	int fd = socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
-	int size = UNIX_SEND_BUFFER;
+	const struct sandbox *sb = ctx;
+	int fd, size = UNIX_SEND_BUFFER;
 
+	if (sb->no_link_local && url_address_is_link_local(&a->addr))
+		return CURL_SOCKET_BAD;
+	fd = socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 	/* If that fails it is only slower. TCP finds its own size, and stops if told one. */
 	if (fd >= 0 && a->family == AF_UNIX)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
@@ -293,6 +297,7 @@ static int set_connection(struct exchange *x)
 			 x->form_path && !x->idempotent ? (long)IDLE_ONCE_S : (long)IDLE_S);
 	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, sb);
 	curl_easy_setopt(e, CURLOPT_USERAGENT, "threadfs/" THREADFS_VERSION);
 	if (r == CURLE_OK && sb->socket)
 		r = curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, sb->socket);

@@ -142,6 +142,7 @@ static int set_up(struct sandbox *sb, const struct sandbox_config *config, const
 	if (config->cacert && !(sb->cacert = strdup(config->cacert)))
 		return -ENOMEM;
 	sb->insecure = config->insecure;
+	sb->no_link_local = config->no_link_local;
 	r = posix_channel_new(&sb->posix);
 	if (r == 0)
 		r = command_channel_new(&sb->commands);

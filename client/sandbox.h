@@ -36,6 +36,7 @@ struct sandbox_config {
 	const char *api_key; /* X-AIO-API-Key: …, and as Bearer if there is no other */
 	const char *cacert;  /* PEM file instead of the system's */
 	bool insecure;       /* do not verify TLS */
+	bool no_link_local;  /* the URL is hearsay: if its name is such an address, stay away */
 };
 
 /*

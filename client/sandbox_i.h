@@ -35,6 +35,7 @@ struct sandbox {
 	char *cacert;   /* or NULL */
 	bool insecure;
 	bool bypass_proxy;
+	bool no_link_local;
 	struct curl_slist *credentials; /* headers */
 
 	atomic_int refs;

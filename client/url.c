@@ -132,6 +132,13 @@ static bool is_local_name(const char *name)
 	return false;
 }
 
+static void map_v4(const struct in_addr *v4, struct in6_addr *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->s6_addr[10] = ret->s6_addr[11] = 0xff;
+	memcpy(&ret->s6_addr[12], v4, sizeof(*v4));
+}
+
 /* The host of a URL: IPv4 as a mapped IPv6 in *ret, or its name for the caller to curl_free(). */
 static bool find_host(const char *url, struct in6_addr *ret, char **ret_name)
 {
@@ -151,9 +158,7 @@ static bool find_host(const char *url, struct in6_addr *ret, char **ret_name)
 		return inet_pton(AF_INET6, host + 1, ret) == 1;
 	}
 	if (inet_pton(AF_INET, host, &v4) == 1) {
-		memset(ret, 0, sizeof(*ret));
-		ret->s6_addr[10] = ret->s6_addr[11] = 0xff;
-		memcpy(&ret->s6_addr[12], &v4, sizeof(v4));
+		map_v4(&v4, ret);
 		return true;
 	}
 	*ret_name = STEAL(host);
@@ -170,6 +175,12 @@ bool url_is_local(const char *url)
 	return name ? is_local_name(name) : is_local_v6(&ip);
 }
 
+static bool is_link_local(const struct in6_addr *ip)
+{
+	return IN6_IS_ADDR_LINKLOCAL(ip) ||
+	       (IN6_IS_ADDR_V4MAPPED(ip) && ip->s6_addr[12] == 169 && ip->s6_addr[13] == 254);
+}
+
 bool url_is_link_local(const char *url)
 {
 	char *name CLEANUP(cleanup_curl_string) = NULL;
@@ -177,8 +188,23 @@ bool url_is_link_local(const char *url)
 
 	if (!find_host(url, &ip, &name) || name)
 		return false;
-	return IN6_IS_ADDR_LINKLOCAL(&ip) ||
-	       (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr[12] == 169 && ip.s6_addr[13] == 254);
+	return is_link_local(&ip);
+}
+
+bool url_address_is_link_local(const struct sockaddr *a)
+{
+	struct sockaddr_in6 v6;
+	struct sockaddr_in v4;
+
+	if (a->sa_family == AF_INET6) {
+		memcpy(&v6, a, sizeof(v6));
+	} else if (a->sa_family == AF_INET) {
+		memcpy(&v4, a, sizeof(v4));
+		map_v4(&v4.sin_addr, &v6.sin6_addr);
+	} else {
+		return false;
+	}
+	return is_link_local(&v6.sin6_addr);
 }
 
 int url_escape(struct buf *to, const char *s, size_t len)

@@ -21,6 +21,9 @@ bool url_is_local(const char *url);
 
 /* Whether the host is a link-local address: there cloud machines find their credentials. */
 bool url_is_link_local(const char *url);
+/* The same of what a name turned out to be. */
+struct sockaddr;
+bool url_address_is_link_local(const struct sockaddr *a);
 
 /* Appends s percent-encoded (all but A-Z a-z 0-9 - . _ ~ and /). */
 struct buf;

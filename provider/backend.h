@@ -57,6 +57,8 @@ void backend_op_clear(struct backend_op *op);
 struct backend;
 struct backend_ops {
 	const char *name; /* "embedded", "url" */
+	/* Where sandboxes are is told by a server: it is not to lead us to link-local addresses. */
+	bool is_hearsay;
 	/* Sandboxes of older programs under older ids are worth looking for. */
 	bool has_old_ids;
 	/* is_alive asks the sandbox itself: who wants to know whether it answers need not ask

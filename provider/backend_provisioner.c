@@ -351,6 +351,7 @@ static void ask_pod(struct question *q)
 		.label = q->id,
 		.cacert = q->b->cacert,
 		.insecure = q->b->insecure,
+		.no_link_local = true,
 	};
 	int r = sandbox_new(q->b->base.loop, &config, &q->pod, &why);
 
@@ -564,6 +565,7 @@ static void provisioner_free(struct backend *base)
 
 static const struct backend_ops provisioner_ops = {
 	.name = "provisioner",
+	.is_hearsay = true,
 	.has_old_ids = true,
 	.is_shared = true,
 	.create = provisioner_create,

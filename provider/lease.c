@@ -147,6 +147,7 @@ int tenant_open_client(struct tenant *t, struct sandbox **ret, const char **ret_
 				   .api_key = p->api_key,
 				   .cacert = p->cacert,
 				   .insecure = p->insecure,
+				   .no_link_local = p->backend->ops->is_hearsay,
 			   },
 			   ret, ret_why);
 }

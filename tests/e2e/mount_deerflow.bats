@@ -8,7 +8,11 @@ setup() {
 }
 
 teardown() {
-	teardown_deerflow
+	local failed=0
+
+	teardown_deerflow || failed=1
+	[ -z "${NET:-}" ] || ip netns del "$NET"
+	return "$failed"
 }
 
 # home: deer-flow's directory, with threads of two users and one from before there were any.
@@ -219,6 +223,35 @@ end_pods() {
 	same "${lines[1]}" \
 		"http://sandbox-$(sandbox_id default a)-svc.deer-flow.svc.cluster.local:8080"
 	wait_until no_process_ "$M"
+}
+
+@test "a pod's name that is a link-local address is not gone to" {
+	[ "$(id -u)" = 0 ] || skip "only root can give a process another /etc/hosts"
+	ip netns add "tfl$$" || skip "no network namespaces here"
+	NET=tfl$$
+	ip -n "$NET" link set lo up
+	ip -n "$NET" addr add 169.254.77.1/32 dev lo
+	provisioner_stop
+	PROVISIONER_IN=(nsenter --net="/run/netns/$NET")
+	cp /etc/hosts "$T/hosts"
+	provisioner_start --service ClusterIP --cluster-net 169.254.77. --hosts "$T/hosts" --dialect "$DIALECT"
+	deerflow_config
+	M=$T/m
+	mkdir "$M"
+	run "${PROVISIONER_IN[@]}" unshare -m --propagation private bash -eu <<-END
+		mount --bind "$T/hosts" /etc/hosts
+		"$THREADFS" mount --config "$CONFIG" -o timeout=5,start_timeout=5 "$M" 3>&-
+		(mkdir "$M/threads/a" && echo hello >"$M/threads/a/outputs/f") || echo refused
+		cat "$M/threads/a/.ctl/status.json"
+		"$THREADFS" unmount "$M"
+	END
+	echo "$output"
+	[ "$status" = 0 ]
+	wait_until no_process_ "$M"
+	grep -qx refused <<<"$output"
+	# not for want of a name
+	grep -q '"message":"Failed to connect to sandbox-[^ ]*.cluster.local' <<<"$output"
+	refute test -e "$PODS/deer-flow/users/default/threads/a/user-data/outputs/f"
 }
 
 @test "mistakes in config.yaml are named with their line" {

@@ -1,10 +1,13 @@
 /* Addresses of sandboxes: tidying them, which bypass a proxy, escaping. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <cmocka.h>
 
@@ -232,6 +235,32 @@ static void link_local_is_told(void **state)
 		assert_false(url_is_link_local(are_not[i]));
 }
 
+static void link_local_addresses_are_told(void **state)
+{
+	static const struct {
+		const char *ip;
+		bool is;
+	} rows[] = {
+		{ "169.254.169.254", true },   { "169.253.1.1", false }, { "127.0.0.1", false },
+		{ "fe80::1", true },           { "::1", false },         { "fd00::1", false },
+		{ "::ffff:169.254.1.1", true }
+	};
+	const struct sockaddr_un path = { .sun_family = AF_UNIX };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct sockaddr_in v4 = { .sin_family = AF_INET };
+		struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+		bool four = inet_pton(AF_INET, rows[i].ip, &v4.sin_addr) == 1;
+
+		assert_true(four || inet_pton(AF_INET6, rows[i].ip, &v6.sin6_addr) == 1);
+		assert_int_equal(url_address_is_link_local(four ? (struct sockaddr *)&v4
+								: (struct sockaddr *)&v6),
+				 rows[i].is);
+	}
+	assert_false(url_address_is_link_local((const struct sockaddr *)&path));
+}
+
 static void bytes_are_escaped(void **state)
 {
 	struct buf b CLEANUP_BUF = BUF_INIT(0), small CLEANUP_BUF = BUF_INIT(3);
@@ -265,6 +294,7 @@ int main(void)
 		cmocka_unit_test(local_urls_bypass_the_proxy),
 		cmocka_unit_test(external_urls_keep_the_proxy),
 		cmocka_unit_test(link_local_is_told),
+		cmocka_unit_test(link_local_addresses_are_told),
 		cmocka_unit_test(bytes_are_escaped),
 	};
 
