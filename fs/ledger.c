@@ -28,6 +28,16 @@ int ledger_open(int cache, bool make)
 	return steal_fd(&fd);
 }
 
+void ledger_boot(char *out)
+{
+	int fd CLEANUP_FD = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -errno : pread_all(fd, out, UUID_LEN, 0);
+
+	out[n == UUID_LEN ? n : 0] = '\0';
+	if (!uuid_is(out))
+		out[0] = '\0';
+}
+
 /* ---- those that we hold ---- */
 
 int ledger_entry_new(int dir, int fd, struct ledger_entry **ret)

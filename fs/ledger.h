@@ -35,6 +35,10 @@ struct ledger_entry {
  * -EPERM: others may write there, or it is another's). */
 int ledger_open(int cache, bool make) MUST_CHECK;
 
+/* The boot id of the running kernel, as records have it: UUID_LEN characters and a NUL, or "" if it
+ * is not known. */
+void ledger_boot(char *out);
+
 /* fd: a file without a name, its content behind LEDGER_HEAD. */
 int ledger_entry_new(int dir, int fd, struct ledger_entry **ret) MUST_CHECK;
 /* Writes the record down if it is another one than before; the first time the file gets its

@@ -8,10 +8,15 @@
 #include <string.h>
 
 #include "ident.h"
+#include "uuid.h"
 
 static const char magic[16] = "threadfs-ledger";
 
-enum { VERSION = 1, SUM = 32 };
+enum {
+	VERSION = 2,
+	VERSION_FIRST = 1, /* without what follows `written` */
+	SUM = 32,
+};
 
 struct slot {
 	char magic[16];
@@ -28,8 +33,17 @@ void ledger_record_release(struct ledger_record *rec)
 	free(rec->user);
 	free(rec->thread);
 	free(rec->path);
+	free(rec->boot);
 	extents_release(&rec->written);
 	*rec = (struct ledger_record){ 0 };
+}
+
+/* Of another length: it was written to since, and what came then need not be on the disk. */
+bool ledger_is_certain(const struct ledger_record *rec, const char *boot, uint64_t size)
+{
+	if (*boot && rec->boot && strcmp(rec->boot, boot) == 0)
+		return true;
+	return rec->durable && rec->size == size;
 }
 
 static int sum_up(struct slot *s, unsigned char to[SUM])
@@ -112,6 +126,10 @@ int ledger_encode(const struct ledger_record *rec, uint64_t seq, char to[LEDGER_
 		put_number(&p, rec->written.v[i].start);
 		put_number(&p, rec->written.v[i].end);
 	}
+	put_text(&p, rec->boot ?: "");
+	put_number(&p, rec->size);
+	put_number(&p, rec->durable);
+	put_number(&p, rec->maybe);
 	if (p.full)
 		return -E2BIG;
 	memcpy(s->magic, magic, sizeof(magic));
@@ -216,7 +234,9 @@ static bool makes_sense(const struct ledger_record *r)
 {
 	return r->kind < LEDGER_KINDS && ident_is_thread(r->thread) && is_path(r->path) &&
 	       r->mode >= -1 && r->mode <= 07777 && r->error <= 0 && r->from <= INT64_MAX &&
-	       r->base.size <= INT64_MAX && r->base_len <= r->base.size;
+	       r->base.size <= INT64_MAX && r->base_len <= r->base.size &&
+	       (!r->boot || !*r->boot || uuid_is(r->boot)) && r->size <= INT64_MAX &&
+	       r->maybe <= INT64_MAX;
 }
 
 static int read_body(const struct slot *s, struct ledger_record *ret)
@@ -241,6 +261,12 @@ static int read_body(const struct slot *s, struct ledger_record *ret)
 	r.mtime = get_time(&g);
 	r.error = get_small(&g);
 	get_written(&g, &r.written);
+	if (le32toh(s->version) > VERSION_FIRST) {
+		r.boot = get_text(&g);
+		r.size = get_number(&g);
+		r.durable = get_number(&g);
+		r.maybe = get_number(&g);
+	}
 	if (!g.error && (g.at != g.end || !makes_sense(&r)))
 		g.error = -EBADMSG;
 	if (g.error)
@@ -254,6 +280,7 @@ static int read_body(const struct slot *s, struct ledger_record *ret)
 static int check(struct slot *s)
 {
 	unsigned char sum[SUM];
+	uint32_t version = le32toh(s->version);
 	int r;
 
 	if (memcmp(s->magic, magic, sizeof(magic)) != 0 || le32toh(s->len) > sizeof(s->body))
@@ -263,7 +290,7 @@ static int check(struct slot *s)
 		return r;
 	if (memcmp(sum, s->sum, SUM) != 0)
 		return -EBADMSG;
-	return le32toh(s->version) == VERSION ? 0 : -EPROTONOSUPPORT;
+	return version >= VERSION_FIRST && version <= VERSION ? 0 : -EPROTONOSUPPORT;
 }
 
 int ledger_decode(const char head[LEDGER_HEAD], struct ledger_record *ret, uint64_t *ret_seq)

@@ -41,9 +41,20 @@ struct ledger_record {
 	struct timespec mtime; /* when it was written, or what is to be set */
 	int error;             /* why the last try failed; 0: none did */
 	struct extents written;
+
+	/* For what comes after a failure of the power: the record may be on the disk without the
+	 * content. NULL, 0, false where it was written by an older version of the program. */
+	char *boot;     /* of the kernel that it was written under; it has what was not synced */
+	uint64_t size;  /* of the content then */
+	bool durable;   /* all of that was on the disk before this was written */
+	uint64_t maybe; /* of an append: so much was sent, and may still come */
 };
 void ledger_record_release(struct ledger_record *rec);
 #define CLEANUP_RECORD CLEANUP(ledger_record_release)
+
+/* Whether content of that size is what was written; otherwise there may be zeros in its place.
+ * boot: the kernel's that is running now; "": not known. */
+bool ledger_is_certain(const struct ledger_record *rec, const char *boot, uint64_t size);
 
 /* One slot. -E2BIG: it does not fit (too many pieces were written). */
 int ledger_encode(const struct ledger_record *rec, uint64_t seq, char to[LEDGER_SLOT],

@@ -31,9 +31,8 @@ struct salvage {
 	uint64_t at;       /* and so far it has gone, or been compared */
 	uint64_t compared; /* so much is to be */
 	bool differs;
-	bool again;     /* it was another one when the upload was through: looked at once more */
-	char *piece;    /* of an append */
-	uint64_t maybe; /* so much of one may still come: nobody answered in time */
+	bool again;  /* it was another one when the upload was through: looked at once more */
+	char *piece; /* of an append */
 };
 
 /* Begins; ends in salvage_ended(), not from inside. */

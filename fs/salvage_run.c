@@ -35,6 +35,12 @@ static void request(struct salvage *v, void (*start)(struct remote *r, struct sa
 	remote_begin(&v->r, v->thread, start, done);
 }
 
+/* Otherwise it may have zeros where something was written: it does not take anything's place. */
+static bool is_certain(const struct salvage *v)
+{
+	return ledger_is_certain(&v->rec, v->fs->staging->boot, v->spool.bytes);
+}
+
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -70,7 +76,12 @@ static void on_proven(struct remote *r, int err)
 	tell(v);
 	if (err == 0 && v->rec.kind != LEDGER_APPEND && v->seen.size != v->spool.bytes - v->from)
 		err = -EIO;
-	if (err == 0 && v->conflict)
+	if (err == 0 && v->conflict && !is_certain(v))
+		thread_warn(v->thread,
+			    "%s was being written when the machine stopped: what is left of that, "
+			    "perhaps not all, is beside it as %s",
+			    v->rec.path, base_name(v->path));
+	else if (err == 0 && v->conflict)
 		thread_warn(v->thread,
 			    "%s was changed by others meanwhile: what was written here is beside "
 			    "it as %s",
@@ -250,10 +261,10 @@ static void on_filled(struct remote *r, int err)
 {
 	struct salvage *v = of(r);
 
-	if (err == -ESTALE)
-		conflict(v);
-	else if (err < 0)
+	if (err < 0 && err != -ESTALE)
 		finish(v, err);
+	else if (err == -ESTALE || !is_certain(v))
+		conflict(v);
 	else
 		upload(v);
 }
@@ -280,7 +291,7 @@ static void on_appended(struct remote *r, int err)
 	v->at += MIN(PIECE, v->spool.bytes - v->at);
 	free(STEAL(v->piece));
 	if (err == -ETIMEDOUT)
-		v->maybe = v->at - v->from;
+		v->rec.maybe = v->at - v->from;
 	if (err < 0)
 		finish(v, err);
 	else
@@ -385,10 +396,30 @@ static void decide_append(struct salvage *v)
 
 	v->from = v->rec.from;
 	if (b->ino != v->seen.ino || v->seen.size < b->size || v->seen.size - b->size > rest ||
-	    v->seen.size - b->size < v->maybe)
+	    v->seen.size - b->size < v->rec.maybe)
 		conflict(v);
 	else
 		compare_last(v, v->seen.size - b->size);
+}
+
+/* It may have arrived before, all of it; or both are kept. */
+static void decide_uncertain(struct salvage *v)
+{
+	const struct ledger_version *b = &v->rec.base;
+	uint64_t rest = v->spool.bytes - MIN(v->rec.from, v->spool.bytes);
+	bool there = S_ISREG(v->seen.mode);
+
+	if (there && v->rec.kind == LEDGER_WHOLE && v->seen.size == rest) {
+		compare_last(v, rest);
+	} else if (there && v->rec.kind == LEDGER_APPEND && b->ino == v->seen.ino &&
+		   v->seen.size == b->size + rest) {
+		v->from = v->rec.from;
+		compare_last(v, rest);
+	} else if (there && v->rec.kind == LEDGER_PATCH && is_base(v)) {
+		request(v, start_fill, on_filled, false);
+	} else {
+		conflict(v);
+	}
 }
 
 static void on_looked(struct remote *r, int err)
@@ -400,6 +431,8 @@ static void on_looked(struct remote *r, int err)
 		v->seen = (struct attr){ 0 };
 	if (err < 0 && !gone)
 		finish(v, err);
+	else if (!is_certain(v))
+		decide_uncertain(v);
 	else if (gone && v->rec.kind == LEDGER_WHOLE)
 		upload(v);
 	else if (gone || !S_ISREG(v->seen.mode))

@@ -217,6 +217,7 @@ void stage_absorb(struct stage *s)
 	s->base_read = s->stale = s->base_old = false;
 	s->tries = 0;
 	s->noted = 0; /* it is another kind of record */
+	s->synced = 0;
 	extents_release(&s->written);
 	stage_stop_fill(s);
 }
@@ -266,6 +267,7 @@ void stage_end_appends(struct stage *s)
 	s->queue_at = s->queue_end = 0;
 	s->base_len = s->base.size;
 	s->appending = false;
+	s->synced = 0; /* the content is in another file now */
 	/* Written down elsewhere before what was is thrown away. */
 	if (s->queue.entry && stage_is_dirty(s))
 		(void)stage_note_now(s);

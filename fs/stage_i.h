@@ -97,7 +97,7 @@ struct stage {
 	bool listed;                  /* in staging->dirty */
 	int64_t dirty_ms;             /* since when something is not written down */
 	uint64_t noted, noted_moves;  /* changes, and the mount's moves, up to which it is */
-	uint64_t synced;              /* and is on the disk */
+	uint64_t synced;              /* the content of this one is on the disk, as it is */
 	int64_t sync_ms;              /* when that is to be seen to next */
 	struct sync *sync;            /* under way */
 	struct look *look;            /* likewise: what the file is that we made */
@@ -158,6 +158,8 @@ void stage_note_dirty(struct stage *s);
 void stage_note_clean(struct stage *s);
 /* Writes down now what there is, and why it is still here (s->last_error). 0, or why not. */
 int stage_note_now(struct stage *s);
+/* What is written down is on the disk when this returns, or a record that does not say so. */
+void stage_note_durable(struct stage *s);
 /* The version that the next content will replace: it was looked at, or only its size is known. */
 void stage_note_origin(struct stage *s, const struct attr *seen, bool looked);
 /* Nothing of it is wanted: there is no record afterwards. */

@@ -22,15 +22,36 @@ enum {
 	SYNC_EVERY_MS = 3000,
 };
 
+static struct spool *content_of(struct stage *s)
+{
+	return s->appending ? &s->queue : &s->spool;
+}
+
+static enum ledger_kind kind_of(const struct stage *s)
+{
+	if (s->appending)
+		return LEDGER_APPEND;
+	return stage_is_complete(s) ? LEDGER_WHOLE : LEDGER_PATCH;
+}
+
 /* ---- on the disk ---- */
 
+/*
+ * The disk may take what one sync covers in any order, and a record without its content is worse
+ * than none. So there are two: of the content, and then of the record that says that this has
+ * happened.
+ */
 struct sync {
 	struct work work;
 	struct stage *s; /* NULL: it is gone */
 	uint64_t covers;
+	enum ledger_kind kind;
+	bool sealing; /* the second one */
 	int fd, dir;
 	int err;
 };
+
+static int write_down(struct stage *s);
 
 static void run_sync(struct work *w)
 {
@@ -39,15 +60,36 @@ static void run_sync(struct work *w)
 	y->err = fdatasync(y->fd) < 0 || fsync(y->dir) < 0 ? -errno : 0;
 }
 
+/* Nobody has written since; nor was the rest of the base put into the same file. */
+static bool covers_all(const struct sync *y)
+{
+	return y->err == 0 && y->covers == y->s->changes && y->kind == kind_of(y->s);
+}
+
+/* True: it goes on. */
+static bool seal(struct sync *y)
+{
+	struct stage *s = y->s;
+
+	if (y->sealing || !covers_all(y) || !s->fs->staging)
+		return false;
+	s->synced = y->covers;
+	if (write_down(s) < 0)
+		return false;
+	y->sealing = true;
+	workers_submit(s->fs->workers, &y->work);
+	return true;
+}
+
 static void end_sync(struct work *w)
 {
 	struct sync *y = CONTAINER_OF(w, struct sync, work);
 
+	if (y->s && seal(y))
+		return;
 	if (y->s) {
 		y->s->sync = NULL;
 		y->s->sync_ms = clock_ms() + SYNC_EVERY_MS;
-		if (y->err == 0)
-			y->s->synced = y->covers;
 	}
 	close(y->fd);
 	close(y->dir);
@@ -63,7 +105,7 @@ static void begin_sync(struct stage *s, const struct spool *c)
 	y = calloc(1, sizeof(*y));
 	if (!y)
 		return;
-	*y = (struct sync){ .s = s, .covers = s->changes };
+	*y = (struct sync){ .s = s, .covers = s->changes, .kind = kind_of(s) };
 	y->fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
 	y->dir = y->fd < 0 ? -1 : fcntl(s->fs->staging->dir, F_DUPFD_CLOEXEC, 0);
 	if (y->dir < 0) {
@@ -150,7 +192,7 @@ static void learn_origin(struct stage *s)
 
 /* ---- writing it down ---- */
 
-static void describe(struct stage *s, char *path, struct ledger_record *rec)
+static void describe(struct stage *s, const struct spool *c, char *path, struct ledger_record *rec)
 {
 	*rec = (struct ledger_record){
 		.source = s->fs->staging->source,
@@ -163,22 +205,19 @@ static void describe(struct stage *s, char *path, struct ledger_record *rec)
 		.times = s->times,
 		.mtime = s->mtime,
 		.error = s->last_error,
+		.kind = kind_of(s),
+		.boot = s->fs->staging->boot,
+		.size = c->bytes,
+		.durable = s->synced == s->changes,
 	};
-	if (s->appending) {
-		rec->kind = LEDGER_APPEND;
+	if (rec->kind == LEDGER_APPEND) {
 		rec->from = s->queue_at;
 		set_version(&rec->base, &s->base);
-	} else if (!stage_is_complete(s)) {
-		rec->kind = LEDGER_PATCH;
+	} else if (rec->kind == LEDGER_PATCH) {
 		rec->base_len = s->base_len;
 		rec->written = s->written;
 		set_version(&rec->base, &s->base);
 	}
-}
-
-static struct spool *content_of(struct stage *s)
-{
-	return s->appending ? &s->queue : &s->spool;
 }
 
 static int write_down(struct stage *s)
@@ -202,7 +241,7 @@ static int write_down(struct stage *s)
 		r = spool_to_file(c, s->fs->staging->dir);
 	if (r < 0)
 		return r;
-	describe(s, path, &rec);
+	describe(s, c, path, &rec);
 	r = ledger_entry_write(c->entry, &rec, &changed);
 	if (r < 0)
 		return r;
@@ -225,6 +264,17 @@ int stage_note_now(struct stage *s)
 	if (g && r == 0 && s->last_error && content_of(s)->entry)
 		begin_sync(s, content_of(s));
 	return r;
+}
+
+void stage_note_durable(struct stage *s)
+{
+	int fd = content_of(s)->fd;
+
+	if (fdatasync(fd) < 0)
+		return;
+	s->synced = s->changes;
+	if (write_down(s) == 0)
+		(void)!fdatasync(fd);
 }
 
 int stage_tell(const struct stage *s, const char **ret_state, char *ret_record)

@@ -34,6 +34,7 @@ int staging_open(struct fs *fs, struct buf *why)
 
 	if (r == 0) {
 		g->fs = fs;
+		ledger_boot(g->boot);
 		g->source = staging_source(fs->opt);
 		g->dir = g->source ? ledger_open(fs->cache_dir, true) : -ENOMEM;
 		r = MIN(g->dir, 0);
@@ -79,7 +80,7 @@ int staging_shelve(struct stage *s)
 		return r < 0 ? r : -EIO;
 	strcpy(name, c->entry->name);
 	if (s->fs->ending)
-		(void)!fdatasync(c->fd);
+		stage_note_durable(s);
 	ledger_entry_keep(STEAL(c->entry));
 	flock(c->fd, LOCK_UN);
 	if (!s->fs->ending)

@@ -6,7 +6,8 @@
  *
  * Promised: what write(2) took a quarter of a second ago outlives a kill of the
  * daemon. It is on the host's disk, for a failure of the power, 5 s later, and at once
- * when an upload has failed or the mount ends.
+ * when an upload has failed or the mount ends: first the content, then a record that says so
+ * (ledger_is_certain()).
  */
 #pragma once
 
@@ -14,6 +15,7 @@
 
 #include "buf.h"
 #include "fs.h"
+#include "uuid.h"
 
 struct stage;
 struct salvage;
@@ -22,6 +24,7 @@ struct staging {
 	struct fs *fs;
 	int dir;
 	char *source; /* what is mounted, as records name it */
+	char boot[UUID_LEN + 1];
 	ev_timer sweep;
 	struct stage *dirty;     /* by book_prev, book_next */
 	bool told;               /* that it cannot be written down */

@@ -35,6 +35,10 @@ static struct ledger_record make_record(void)
 		.mtime = { 1700000000, 999999999 },
 		.error = -ENOSPC,
 		.written = { pieces, 2, 2 },
+		.boot = (char *)"01234567-89ab-cdef-0123-456789abcdef",
+		.size = 70001,
+		.durable = true,
+		.maybe = 12,
 	};
 }
 
@@ -70,6 +74,61 @@ static void test_comes_back(void **state)
 	assert_int_equal(rec.mtime.tv_nsec, 999999999);
 	assert_int_equal(rec.written.n, 2);
 	assert_int_equal(rec.written.v[1].end, 4096);
+	assert_string_equal(rec.boot, want.boot);
+	assert_int_equal(rec.size, 70001);
+	assert_true(rec.durable);
+	assert_int_equal(rec.maybe, 12);
+}
+
+/* As the first version of the program wrote it: a slot with the number 2. */
+static const char old_slot[] =
+	"threadfs-ledger\0\1\0\0\0\xac\0\0\0\2\0\0\0\0\0\0\0"
+	"\xd4\x5d\x41\x7a\xc1\x6f\x33\x20\x86\xc1\x96\xd1\x90\xd9\x7d\xf7"
+	"\xff\x81\x38\x4f\x71\xd8\xd2\xf2\xe3\x94\x9f\xee\xcb\xce\x19\xd7"
+	"\1\0\0\0\0\0\0\0u\1\0\0\0\0\0\0\0u\1\0\0\0\0\0\0\0t\1\0\0\0\0\0\0\0f"
+	"\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\11\0\0\0\0\0\0\0"
+	"\7\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\10\0\0\0\0\0\0\0"
+	"\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0\0\0"
+	"\3\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+	"\1\0\0\0\0\0\0\0\5\0\0\0\0\0\0";
+
+/* It is read, and written anew, and nobody knows whether its content is all there. */
+static void test_of_the_first_version(void **state)
+{
+	char *head CLEANUP_FREE = calloc(1, LEDGER_HEAD);
+	struct ledger_record old CLEANUP_RECORD = { 0 }, rec CLEANUP_RECORD = { 0 };
+	uint64_t seq = 0;
+
+	(void)state;
+	memcpy(head, old_slot, sizeof(old_slot));
+	assert_int_equal(ledger_decode(head, &old, &seq), 0);
+	assert_int_equal(seq, 2);
+	assert_string_equal(old.path, "f");
+	assert_int_equal(old.base.size, 9);
+	assert_int_equal(old.written.n, 1);
+	assert_false(ledger_is_certain(&old, "01234567-89ab-cdef-0123-456789abcdef", 0));
+	assert_false(ledger_is_certain(&old, "", 0));
+	put_slot(head, &old, 3);
+	assert_int_equal(ledger_decode(head, &rec, &seq), 0);
+	assert_int_equal(seq, 3);
+	assert_string_equal(rec.path, "f");
+	assert_false(ledger_is_certain(&rec, "", 0));
+}
+
+static void test_certain(void **state)
+{
+	struct ledger_record rec = make_record();
+
+	(void)state;
+	assert_true(ledger_is_certain(&rec, "ffffffff-89ab-cdef-0123-456789abcdef", 70001));
+	assert_false(ledger_is_certain(&rec, "ffffffff-89ab-cdef-0123-456789abcdef", 70000));
+	assert_false(ledger_is_certain(&rec, "ffffffff-89ab-cdef-0123-456789abcdef", 70002));
+	rec.durable = false;
+	assert_false(ledger_is_certain(&rec, "ffffffff-89ab-cdef-0123-456789abcdef", 70001));
+	/* this kernel has it still, whatever the disk has */
+	assert_true(ledger_is_certain(&rec, rec.boot, 1));
+	rec.boot = (char *)"";
+	assert_false(ledger_is_certain(&rec, "", 70001));
 }
 
 /* Every byte counts: one that is torn leaves the other slot, two leave nothing. */
@@ -318,6 +377,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_comes_back),
+		cmocka_unit_test(test_of_the_first_version),
+		cmocka_unit_test(test_certain),
 		cmocka_unit_test(test_torn),
 		cmocka_unit_test(test_nonsense),
 		cmocka_unit_test(test_too_many_pieces),

@@ -1,0 +1,334 @@
+/* fs/salvage*.c: where what was left goes, and where it must not. */
+#include "salvage.h"
+
+#include <glob.h>
+
+#include "ledger.h"
+#include "stage_i.h"
+#include "staged.h"
+#include "staging.h"
+
+/* ---- what is left ---- */
+
+static char other_boot[] = "00000000-0000-0000-0000-000000000000";
+static char user[] = "u", thread_name[] = "t";
+
+static char *this_boot(void)
+{
+	static char boot[UUID_LEN + 1];
+
+	ledger_boot(boot);
+	assert_true(uuid_is(boot));
+	return boot;
+}
+
+/* Of the file as it is now. */
+static struct ledger_record make_record(struct fsrig *r, const char *name)
+{
+	struct ledger_record rec = { .user = user,
+				     .thread = thread_name,
+				     .path = (char *)name,
+				     .mode = -1,
+				     .boot = this_boot() };
+	struct stat st;
+
+	if (stat(fsrig_host_path(r, name), &st) == 0)
+		rec.base = (struct ledger_version){ .there = true,
+						    .size = (uint64_t)st.st_size,
+						    .ino = st.st_ino,
+						    .mtime = st.st_mtim };
+	return rec;
+}
+
+/* Before the ledger is opened. */
+static void leave(struct fsrig *r, struct ledger_record rec, const char *content)
+{
+	char *source CLEANUP_FREE = staging_source(&r->opt);
+	int dir CLEANUP_FD = ledger_open(r->fs.cache_dir, true);
+	int fd CLEANUP_FD = openat(r->fs.cache_dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	struct ledger_entry *e;
+	bool changed;
+
+	rec.source = source;
+	assert_int_equal(pwrite(fd, content, strlen(content), LEDGER_HEAD), strlen(content));
+	assert_int_equal(ledger_entry_new(dir, fd, &e), 0);
+	assert_int_equal(ledger_entry_write(e, &rec, &changed), 0);
+	ledger_entry_keep(e);
+}
+
+static void open_ledger(struct fsrig *r)
+{
+	struct buf why CLEANUP_BUF = BUF_INIT(0);
+
+	assert_int_equal(staging_open(&r->fs, &why), 0);
+}
+
+static void do_salvage(void *ctx)
+{
+	salvage_begin(&((struct fsrig *)ctx)->fs);
+}
+
+static bool is_saved(void *ctx)
+{
+	struct salvage_view v;
+
+	return !salvage_next(&((struct fsrig *)ctx)->fs, NULL, &v);
+}
+
+static void save(struct fsrig *r)
+{
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	assert_true(fsrig_wait(r, is_saved, r));
+}
+
+static void do_close_ledger(void *ctx)
+{
+	staging_free(((struct fsrig *)ctx)->fs.staging);
+}
+
+static bool holds(struct fsrig *r, const char *name, const char *content)
+{
+	return is_there(r, name, content, strlen(content));
+}
+
+/* Whether it has that content beside it, and nothing else. */
+static bool has_beside(struct fsrig *r, const char *name, const char *content)
+{
+	char pattern[512];
+	glob_t found;
+	bool has;
+
+	snprintf(pattern, sizeof(pattern), "%s.threadfs-conflict-*", fsrig_host_path(r, name));
+	if (glob(pattern, 0, NULL, &found) != 0)
+		return false;
+	has = found.gl_pathc == 1 && file_is(found.gl_pathv[0], content, strlen(content));
+	globfree(&found);
+	return has;
+}
+
+/* ---- after a failure of the power ---- */
+
+static void test_same_boot(void **state)
+{
+	struct fsrig *r = *state;
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	leave(r, make_record(r, "x"), "mine");
+	leave(r, make_record(r, "new"), "mine");
+	save(r);
+	assert_true(holds(r, "x", "mine"));
+	assert_true(holds(r, "new", "mine"));
+	expect_names(r, 2);
+}
+
+static void test_not_certain_to_be_on_the_disk(void **state)
+{
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	put_file(fsrig_host_path(r, "short"), "old", 3);
+	put_file(fsrig_host_path(r, "first"), "old", 3);
+	rec = make_record(r, "x");
+	rec.boot = other_boot;
+	rec.size = 4;
+	leave(r, rec, "mine");
+	rec = make_record(r, "new");
+	rec.boot = other_boot;
+	leave(r, rec, "mine");
+	/* what was to be longer */
+	rec = make_record(r, "short");
+	rec.boot = other_boot;
+	rec.durable = true;
+	rec.size = 5;
+	leave(r, rec, "mine");
+	/* as the first version wrote it */
+	rec = make_record(r, "first");
+	rec.boot = NULL;
+	leave(r, rec, "mine");
+	save(r);
+	assert_true(holds(r, "x", "old") && has_beside(r, "x", "mine"));
+	assert_true(holds(r, "short", "old") && has_beside(r, "short", "mine"));
+	assert_true(holds(r, "first", "old") && has_beside(r, "first", "mine"));
+	assert_true(has_beside(r, "new", "mine"));
+	expect_names(r, 7);
+}
+
+static void test_certain_to_be_on_the_disk(void **state)
+{
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	rec = make_record(r, "x");
+	rec.boot = other_boot;
+	rec.durable = true;
+	rec.size = 4;
+	leave(r, rec, "mine");
+	save(r);
+	assert_true(holds(r, "x", "mine"));
+	expect_names(r, 1);
+}
+
+/* It had arrived; what did is not put beside it. */
+static void test_not_certain_and_there(void **state)
+{
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "log"), "one", 3);
+	rec = make_record(r, "log");
+	rec.kind = LEDGER_APPEND;
+	rec.boot = other_boot;
+	leave(r, rec, "two");
+	rec = make_record(r, "x");
+	rec.boot = other_boot;
+	leave(r, rec, "mine");
+	put_file(fsrig_host_path(r, "x"), "mine", 4);
+	put_file(fsrig_host_path(r, "log"), "onetwo", 6);
+	save(r);
+	expect_names(r, 2);
+}
+
+static void test_not_certain_parts(void **state)
+{
+	static struct extent written[] = { { 1, 3 } };
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "log"), "one", 3);
+	rec = make_record(r, "log");
+	rec.kind = LEDGER_APPEND;
+	rec.boot = other_boot;
+	rec.from = 1;
+	leave(r, rec, ".two");
+	put_file(fsrig_host_path(r, "x"), "01234", 5);
+	rec = make_record(r, "x");
+	rec.kind = LEDGER_PATCH;
+	rec.boot = other_boot;
+	rec.base_len = 5;
+	rec.written = (struct extents){ written, 1, 1 };
+	leave(r, rec, ".ab..");
+	save(r);
+	assert_true(holds(r, "log", "one") && has_beside(r, "log", "two"));
+	assert_true(holds(r, "x", "01234") && has_beside(r, "x", "0ab34"));
+	expect_names(r, 4);
+}
+
+static int find_record(void *ctx, struct ledger_found *f, int err, const char *why UNUSED)
+{
+	struct ledger_record *rec = ctx;
+
+	if (err == 0) {
+		ledger_record_release(rec);
+		*rec = f->rec;
+		f->rec = (struct ledger_record){ 0 };
+	}
+	return 0;
+}
+
+/* The one that there is. */
+static bool is_durable(struct fsrig *r, bool durable, uint64_t size)
+{
+	struct ledger_record rec CLEANUP_RECORD = { 0 };
+
+	assert_int_equal(ledger_scan(r->fs.staging->dir, find_record, &rec), 0);
+	return rec.boot && strcmp(rec.boot, this_boot()) == 0 && rec.durable == durable &&
+	       rec.size == size;
+}
+
+/* Once it is on the disk the record says so; until somebody writes again. */
+static void test_record_says_what_is_on_the_disk(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	open_ledger(r);
+	f = open_new(r, "x");
+	assert_int_equal(write_at(&f, 0, "abc", 3), 0);
+	WAIT_UNTIL(is_durable(r, true, 3));
+	assert_int_equal(write_at(&f, 3, "d", 1), 0);
+	WAIT_UNTIL(is_durable(r, false, 4));
+	WAIT_UNTIL(is_durable(r, true, 4));
+	assert_int_equal(flush(&f), 0);
+	close_staged(&f);
+}
+
+static void on_kept(void *ctx, int err)
+{
+	((struct staged *)ctx)->result = err;
+}
+
+static void do_keep(void *ctx)
+{
+	struct staged *f = ctx;
+
+	stage_keep(f->s, on_kept, f);
+}
+
+/* What was appended is put behind the rest, in another file, which is not on the disk yet. */
+static void test_record_of_another_file(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "one", 3);
+	open_ledger(r);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	assert_int_equal(append(&f, "two", 3), 0);
+	WAIT_UNTIL(is_durable(r, true, 3));
+	fsrig_run(r, do_keep, &f);
+	WAIT_UNTIL(is_durable(r, false, 6));
+	WAIT_UNTIL(is_durable(r, true, 6));
+	assert_int_equal(flush(&f), 0);
+	assert_true(holds(r, "x", "onetwo"));
+	close_staged(&f);
+}
+
+static void do_shelve(void *ctx)
+{
+	struct staged *f = ctx;
+
+	f->r->fs.ending = true;
+	f->result = staging_shelve(f->s);
+}
+
+/* What the mount could not deliver before its end is there, also after the next boot. */
+static void test_shelved_then_another_boot(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	open_ledger(r);
+	f = open_staged(r, "x", STAGE_EMPTY, -1);
+	assert_int_equal(write_at(&f, 0, "mine", 4), 0);
+	fsrig_run(r, do_shelve, &f);
+	assert_int_equal(f.result, 0);
+	close_staged(&f);
+	fsrig_run(r, do_close_ledger, r);
+	open_ledger(r);
+	strcpy(r->fs.staging->boot, other_boot);
+	r->fs.ending = false;
+	fsrig_run(r, do_salvage, r);
+	assert_true(fsrig_wait(r, is_saved, r));
+	assert_true(holds(r, "x", "mine"));
+	expect_names(r, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FSRIG_TEST(test_same_boot),
+		FSRIG_TEST(test_not_certain_to_be_on_the_disk),
+		FSRIG_TEST(test_certain_to_be_on_the_disk),
+		FSRIG_TEST(test_not_certain_and_there),
+		FSRIG_TEST(test_not_certain_parts),
+		FSRIG_TEST(test_record_says_what_is_on_the_disk),
+		FSRIG_TEST(test_record_of_another_file),
+		FSRIG_TEST(test_shelved_then_another_boot),
+	};
+
+	return FSRIG_RUN(tests);
+}
