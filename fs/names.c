@@ -190,7 +190,7 @@ static void start_unlink(struct remote *r, struct sandbox *sb)
 
 	if (!path)
 		return;
-	salvage_hold(t->node, t->name);
+	t->hold = t->hold ?: salvage_hold(t->node, t->name);
 	sandbox_unlink(sb, &r->call, path);
 }
 
@@ -248,8 +248,9 @@ void sandbox_op_unlink(fuse_req_t req, struct node *dir, const char *name)
 			trip_begin(t, start_unlink, unlinked);
 		return;
 	}
-	if (n->unborn && !stage_is_uploading(n->stage)) {
+	if (n->unborn && !stage_is_uploading(n->stage) && !salvage_is_at(n)) {
 		file_gone(n);
+		salvage_removed(dir, name);
 		trip_end(t, 0);
 		return;
 	}
@@ -319,7 +320,7 @@ static void start_rename(struct remote *r, struct sandbox *sb)
 
 	if (!to)
 		return;
-	salvage_hold(t->node, t->name);
+	t->hold = t->hold ?: salvage_hold(t->node, t->name);
 	sandbox_rename(sb, &r->call, from, to, t->flags, &t->same);
 }
 

@@ -177,6 +177,32 @@ static bool is_being_written(const struct salvage *v)
 	return n && n->stage && !stage_is_clean(n->stage);
 }
 
+/* Whether it is that name or, with below, one in it. */
+static bool is_of(const struct salvage *v, const struct thread *t, const char *path, bool below)
+{
+	size_t len = strlen(path);
+
+	return strcmp(v->rec.thread, t->id) == 0 && strncmp(v->rec.path, path, len) == 0 &&
+	       (v->rec.path[len] == '\0' || (below && v->rec.path[len] == '/'));
+}
+
+struct salvage_hold {
+	struct thread *thread; /* counted */
+	char *path;
+	struct salvage_hold *prev, *next;
+};
+
+static bool is_held(const struct salvage *v)
+{
+	const struct salvage_hold *h;
+
+	DL_FOREACH (v->fs->staging->holds, h) {
+		if (is_of(v, h->thread, h->path, true))
+			return true;
+	}
+	return false;
+}
+
 static void try(struct salvage *v)
 {
 	unrest(v);
@@ -184,7 +210,7 @@ static void try(struct salvage *v)
 		v->state = SALVAGE_NO_THREAD;
 		return;
 	}
-	if (is_being_written(v)) {
+	if (is_being_written(v) || is_held(v)) {
 		v->next_ms = clock_ms() + BUSY_MS;
 		return;
 	}
@@ -356,25 +382,46 @@ static char *place_to_look(const struct node *dir, const char *name)
 	return g && g->salvage ? node_place(dir, name) : NULL;
 }
 
-/* Whether it is that name or, with below, one in it. */
-static bool is_of(const struct salvage *v, const struct thread *t, const char *path, bool below)
+/* What is under way ends soon, and no further step is begun. */
+static void stop(struct salvage *v)
 {
-	size_t len = strlen(path);
-
-	return strcmp(v->rec.thread, t->id) == 0 && strncmp(v->rec.path, path, len) == 0 &&
-	       (v->rec.path[len] == '\0' || (below && v->rec.path[len] == '/'));
+	if (v->state != SALVAGE_RUNS)
+		return;
+	v->stopped = true;
+	remote_cancel(&v->r);
 }
 
-void salvage_hold(const struct node *dir, const char *name)
+struct salvage_hold *salvage_hold(const struct node *dir, const char *name)
 {
-	char *path CLEANUP_FREE = place_to_look(dir, name);
+	struct staging *g = dir->fs->staging;
+	struct salvage_hold *h = g ? calloc(1, sizeof(*h)) : NULL;
 	struct salvage *v;
 
-	if (!path)
+	if (!h)
+		return NULL;
+	h->path = node_place(dir, name);
+	if (!h->path) {
+		free(h);
+		return NULL;
+	}
+	h->thread = thread_ref(dir->thread);
+	DL_APPEND(g->holds, h);
+	DL_FOREACH (g->salvage, v) {
+		if (is_of(v, h->thread, h->path, true))
+			stop(v);
+	}
+	return h;
+}
+
+void salvage_let_go(struct salvage_hold *h)
+{
+	if (!h)
 		return;
-	DL_FOREACH (dir->fs->staging->salvage, v)
-		if (v->state == SALVAGE_RUNS && is_of(v, dir->thread, path, true))
-			remote_cancel(&v->r);
+	if (h->thread->fs->staging)
+		DL_DELETE(h->thread->fs->staging->holds, h);
+	thread_unref(h->thread);
+	free(h->path);
+	free(h);
 }
 
 void salvage_removed(const struct node *dir, const char *name)
@@ -390,7 +437,9 @@ void salvage_removed(const struct node *dir, const char *name)
 		thread_info(dir->thread,
 			    "what was to be uploaded to a file is dropped, as that was removed");
 		v->unwanted = true;
-		if (v->state != SALVAGE_RUNS)
+		if (v->state == SALVAGE_RUNS)
+			stop(v);
+		else
 			drop(v);
 	}
 }
@@ -411,6 +460,7 @@ void salvage_moved(const struct node *dir, const char *name, const struct node *
 		if (!is_of(v, dir->thread, from, true) ||
 		    asprintf(&path, "%s%s", to, v->rec.path + strlen(from)) < 0)
 			continue;
+		stop(v);
 		free(v->rec.path);
 		v->rec.path = path;
 		(void)!ledger_entry_write(v->spool.entry, &v->rec, &changed);

@@ -41,10 +41,14 @@ void salvage_wake(struct thread *t);
 void salvage_retry(struct fs *fs);
 int salvage_discard(struct fs *fs, const char *name) MUST_CHECK;
 /*
- * Somebody is about to take a name away, and has: what was to go there goes with it. Or it, with
- * all that is below it, has another name. What is under way there is stopped first.
+ * Somebody is about to take a name away: what is under way there, or below it, is stopped, and
+ * nothing begins until salvage_let_go(). NULL is fine there: no memory, or nothing ever waits.
  */
-void salvage_hold(const struct node *dir, const char *name);
+struct salvage_hold;
+struct salvage_hold *salvage_hold(const struct node *dir, const char *name);
+void salvage_let_go(struct salvage_hold *h);
+/* And has: what was to go there goes with it. Or it, with all that is below it, has another name.
+ */
 void salvage_removed(const struct node *dir, const char *name);
 void salvage_moved(const struct node *dir, const char *name, const struct node *to_dir,
 		   const char *to_name);

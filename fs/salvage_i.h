@@ -19,6 +19,7 @@ struct salvage {
 
 	bool resting;  /* counted in the thread, until the next try */
 	bool unwanted; /* its name was removed */
+	bool stopped;  /* it was, or is about to be, or is another one: no further step is taken */
 
 	/* while it runs or rests */
 	struct thread *thread; /* counted */

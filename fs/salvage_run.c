@@ -31,6 +31,10 @@ static void finish(struct salvage *v, int err)
 static void request(struct salvage *v, void (*start)(struct remote *r, struct sandbox *sb),
 		    void (*done)(struct remote *r, int err), bool once)
 {
+	if (v->stopped) {
+		finish(v, -ECANCELED);
+		return;
+	}
 	v->r = (struct remote){ .once = once };
 	remote_begin(&v->r, v->thread, start, done);
 }
@@ -461,6 +465,6 @@ static void look(struct salvage *v)
 
 void salvage_run(struct salvage *v)
 {
-	v->again = false;
+	v->again = v->stopped = false;
 	look(v);
 }

@@ -19,6 +19,7 @@
 
 struct stage;
 struct salvage;
+struct salvage_hold;
 
 struct staging {
 	struct fs *fs;
@@ -33,6 +34,7 @@ struct staging {
 	unsigned refused;        /* records that nobody can read */
 	unsigned left;           /* that were too many */
 	ev_timer salvage_timer;
+	struct salvage_hold *holds; /* names at which nothing of it may begin */
 };
 
 /* What records name as their source; NULL: no memory. Pure; for the caller to free. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "salvage.h"
 #include "stage.h"
 
 enum { LOOKS_MAX = 4 };
@@ -16,6 +17,7 @@ static void free_trip(struct trip *t)
 		node_unref(t->held[i]);
 	}
 	free(t->held);
+	salvage_let_go(t->hold);
 	entries_release(&t->entries);
 	node_unref(t->node);
 	node_unref(t->other);

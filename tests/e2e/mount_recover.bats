@@ -370,23 +370,30 @@ f.close()' outputs/a "$T/a"
 	mkdir outputs/d outputs/e
 	printf 'content' >"$T/c"
 	write_and_wait outputs/d/f wb "$T/c"
+	write_and_wait outputs/d/h wb "$T/c"
 	write_and_wait outputs/e/g wb "$T/c"
-	wait_until noted 2
+	wait_until noted 3
 	sleep 0.5
 	kill_daemon
 	rm -r "$DATA/users/default/threads/demo/user-data/outputs/"{d,e}
 	again
-	wait_until jq -e '[.recovery[] | select(.state == "refused")] | length == 2' "$M/.ctl/status.json"
+	wait_until jq -e '[.recovery[] | select(.state == "refused")] | length == 3' "$M/.ctl/status.json"
 	mkdir outputs/d outputs/e
 	echo other >outputs/d/f
 	rm outputs/d/f
+	noted 2
+	# also if the sandbox has never seen it
+	"$PYTHON" -I -S -c '
+import os
+f = open("outputs/d/h", "xb")
+os.unlink("outputs/d/h")'
 	noted 1
 	mv outputs/e outputs/moved
 	jq -e '[.recovery[].path] == ["outputs/moved/g"]' "$M/.ctl/status.json"
 	"$THREADFS" recover "$M" --retry
 	wait_until noted 0
 	[ "$(cat outputs/moved/g)" = content ]
-	[ ! -e outputs/d/f ] && [ ! -e outputs/e ]
+	[ ! -e outputs/d/f ] && [ ! -e outputs/d/h ] && [ ! -e outputs/e ]
 	expect_errors
 }
 

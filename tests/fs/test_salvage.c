@@ -317,6 +317,122 @@ static void test_shelved_then_another_boot(void **state)
 	expect_names(r, 1);
 }
 
+/* ---- names go and move ---- */
+
+struct name {
+	struct fsrig *r;
+	const char *name, *to;
+	struct salvage_hold *hold;
+};
+
+static void do_hold(void *ctx)
+{
+	struct name *n = ctx;
+
+	n->hold = salvage_hold(n->r->root, n->name);
+}
+
+static void do_let_go(void *ctx)
+{
+	salvage_let_go(((struct name *)ctx)->hold);
+}
+
+static void do_removed(void *ctx)
+{
+	struct name *n = ctx;
+
+	salvage_removed(n->r->root, n->name);
+}
+
+static void do_moved(void *ctx)
+{
+	struct name *n = ctx;
+
+	salvage_moved(n->r->root, n->name, n->r->root, n->to);
+}
+
+/* While the name is being taken away, which takes long, nothing begins to go there. */
+static void test_nothing_begins_at_a_held_name(void **state)
+{
+	struct fsrig *r = *state;
+	struct name n = { .r = r, .name = "x" };
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	leave(r, make_record(r, "x"), "mine");
+	open_ledger(r);
+	fsrig_run(r, do_hold, &n);
+	fsrig_run(r, do_salvage, r);
+	assert_false(rogue_wait_for(r->f->rogue, NULL, UP_ROUTE, 1, 2500));
+	assert_int_equal(unlink(fsrig_host_path(r, "x")), 0);
+	fsrig_run(r, do_removed, &n);
+	assert_true(fsrig_wait(r, is_saved, r));
+	fsrig_run(r, do_let_go, &n);
+	expect_names(r, 0);
+}
+
+/* If it stays after all, it goes on. */
+static void test_held_and_let_go(void **state)
+{
+	struct fsrig *r = *state;
+	struct name n = { .r = r, .name = "d" };
+
+	assert_int_equal(mkdir(fsrig_host_path(r, "d"), 0777), 0);
+	leave(r, make_record(r, "d/x"), "mine");
+	leave(r, make_record(r, "dx"), "mine");
+	open_ledger(r);
+	fsrig_run(r, do_hold, &n);
+	fsrig_run(r, do_salvage, r);
+	WAIT_UNTIL(holds(r, "dx", "mine"));
+	assert_false(file_exists(fsrig_host_path(r, "d/x")));
+	fsrig_run(r, do_let_go, &n);
+	assert_true(fsrig_wait(r, is_saved, r));
+	assert_true(holds(r, "d/x", "mine"));
+}
+
+/* Removed in the moment in which the upload is through: that finds nothing there, and makes
+ * nothing. */
+static void test_removed_while_it_runs(void **state)
+{
+	struct fsrig *r = *state;
+	struct name n = { .r = r, .name = "x" };
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	leave(r, make_record(r, "x"), "mine");
+	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .delay_ms = ROGUE_UNTIL_RELEASED, .times = 1);
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	assert_true(rogue_wait_for(r->f->rogue, NULL, UP_ROUTE, 1, 20000));
+	assert_int_equal(unlink(fsrig_host_path(r, "x")), 0);
+	fsrig_run(r, do_removed, &n);
+	rogue_release(r->f->rogue);
+	assert_true(fsrig_wait(r, is_saved, r));
+	expect_names(r, 0);
+}
+
+/* Its last steps are not for the name that it had. */
+static void test_moved_while_it_runs(void **state)
+{
+	struct fsrig *r = *state;
+	struct name n = { .r = r, .name = "x", .to = "y" };
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	rec = make_record(r, "x");
+	rec.times = true;
+	leave(r, rec, "mine");
+	ROGUE_ADD(r->f->rogue, .body_contains = "touch -h", .hold_ms = ROGUE_UNTIL_RELEASED,
+		  .times = 1);
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	WAIT_UNTIL(rogue_count_body(r->f->rogue, NULL, NULL, "touch -h") == 1);
+	assert_int_equal(rename(fsrig_host_path(r, "x"), fsrig_host_path(r, "y")), 0);
+	fsrig_run(r, do_moved, &n);
+	rogue_release(r->f->rogue);
+	assert_true(fsrig_wait(r, is_saved, r));
+	assert_true(holds(r, "y", "mine"));
+	expect_names(r, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -328,6 +444,10 @@ int main(void)
 		FSRIG_TEST(test_record_says_what_is_on_the_disk),
 		FSRIG_TEST(test_record_of_another_file),
 		FSRIG_TEST(test_shelved_then_another_boot),
+		FSRIG_TEST(test_nothing_begins_at_a_held_name),
+		FSRIG_TEST(test_held_and_let_go),
+		FSRIG_TEST(test_removed_while_it_runs),
+		FSRIG_TEST(test_moved_while_it_runs),
 	};
 
 	return FSRIG_RUN(tests);
