@@ -34,6 +34,7 @@ struct salvage {
 	bool differs;
 	bool again;  /* it was another one when the upload was through: looked at once more */
 	char *piece; /* of an append */
+	bool asked;  /* that has gone out, perhaps */
 };
 
 /* Begins; ends in salvage_ended(), not from inside. */

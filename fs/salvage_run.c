@@ -11,6 +11,7 @@
 #include "cache.h"
 #include "log.h"
 #include "salvage_i.h"
+#include "stage_i.h"
 
 enum {
 	PIECE = 1024 * 1024, /* of an append */
@@ -282,19 +283,21 @@ static void start_append(struct remote *r, struct sandbox *sb)
 	struct salvage *v = of(r);
 	char *path CLEANUP_FREE = remote_path(r, sb, of(r)->path);
 
-	if (path)
-		sandbox_append(sb, &r->call, path, v->piece, MIN(PIECE, v->spool.bytes - v->at));
+	if (!path)
+		return;
+	v->asked = true;
+	sandbox_append(sb, &r->call, path, v->piece, MIN(PIECE, v->spool.bytes - v->at));
 }
 
-/* When it fails nobody knows whether it was done: the next try looks, and compares. Where nobody
- * has answered it may be done after that: then it is not sent again. */
+/* When it fails nobody knows whether it was done: the next try looks, and compares. Unless it was
+ * refused it may be done after that: then it is not sent again. */
 static void on_appended(struct remote *r, int err)
 {
 	struct salvage *v = of(r);
 
 	v->at += MIN(PIECE, v->spool.bytes - v->at);
 	free(STEAL(v->piece));
-	if (err == -ETIMEDOUT)
+	if (err < 0 && v->asked && !stage_append_was_refused(err))
 		v->rec.maybe = v->at - v->from;
 	if (err < 0)
 		finish(v, err);
@@ -311,6 +314,7 @@ static void append(struct salvage *v)
 		prove(v);
 		return;
 	}
+	v->asked = false;
 	v->piece = malloc(len);
 	n = v->piece ? spool_read(&v->spool, v->piece, len, v->at) : -ENOMEM;
 	if (n != (ssize_t)len) {

@@ -149,6 +149,9 @@ void stage_end_stream(struct stage *s); /* what there is now is all: harmless ot
 void stage_send(struct stage *s);       /* begins, all that there is */
 void stage_send_appends(struct stage *s);
 void stage_send_attrs(struct stage *s);
+/* Whether the sandbox has said that nothing of an append was written, or never got it: else it may
+ * be there, or still come. */
+bool stage_append_was_refused(int err);
 void stage_cancel_delivery(struct stage *s); /* its end comes soon, and changes nothing */
 void stage_drop_delivery(struct stage *s);   /* nobody wants to hear of its end */
 

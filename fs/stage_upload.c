@@ -542,9 +542,8 @@ static void start_append(struct remote *r, struct sandbox *sb)
 	sandbox_append(sb, &r->call, path, d->piece, d->piece_len);
 }
 
-/* Whether the sandbox has said that nothing of it was written. A disk that is full may have
- * taken a part. */
-static bool was_refused(const struct delivery *d, int err)
+/* A disk that is full may have taken a part. */
+bool stage_append_was_refused(int err)
 {
 	switch (-err) {
 	case EACCES:
@@ -561,7 +560,7 @@ static bool was_refused(const struct delivery *d, int err)
 	case EHOSTUNREACH:
 		return true;
 	default:
-		return !d->asked;
+		return false;
 	}
 }
 
@@ -593,7 +592,7 @@ static void on_appended(struct remote *r, int err)
 		transfer_moved(&d->x, d->piece_len);
 	if (is_over(d))
 		return;
-	if (err == 0 || !was_refused(d, err)) {
+	if (err == 0 || (d->asked && !stage_append_was_refused(err))) {
 		pop_piece(d, err == 0);
 		/* It may be there or not, and is not sent again: nobody is to be told that all is
 		 * well. */

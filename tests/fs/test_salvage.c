@@ -317,6 +317,70 @@ static void test_shelved_then_another_boot(void **state)
 	expect_names(r, 1);
 }
 
+/* ---- appends ---- */
+
+static bool has_failed(void *ctx)
+{
+	struct salvage_view v;
+
+	return salvage_next(&((struct fsrig *)ctx)->fs, NULL, &v) && v.state == SALVAGE_WAITS &&
+	       v.error;
+}
+
+static bool is_stuck(void *ctx)
+{
+	struct salvage_view v;
+
+	return salvage_next(&((struct fsrig *)ctx)->fs, NULL, &v) && v.state == SALVAGE_STUCK;
+}
+
+/* The connection breaks: the request may be carried out any time, and is not sent again, nor by
+ * the next mount. */
+static void test_append_without_an_answer(void **state)
+{
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "log"), "one", 3);
+	rec = make_record(r, "log");
+	rec.kind = LEDGER_APPEND;
+	leave(r, rec, "two");
+	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .take_bytes = 10, .action = ROGUE_CLOSE);
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	assert_true(fsrig_wait(r, has_failed, r));
+	rogue_clear(r->f->rogue);
+	fsrig_run(r, do_close_ledger, r);
+	save(r);
+	assert_true(holds(r, "log", "one"));
+	assert_true(has_beside(r, "log", "two"));
+	assert_int_equal(rogue_count(r->f->rogue, NULL, WRITE_ROUTE), 1);
+}
+
+/* What was refused is. */
+static void test_append_refused(void **state)
+{
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "log"), "one", 3);
+	rec = make_record(r, "log");
+	rec.kind = LEDGER_APPEND;
+	leave(r, rec, "two");
+	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .action = ROGUE_ANSWER,
+		  .reply = { .body = "{\"success\":false,\"message\":\"no\",\"data\":{\"errno\":"
+				     "13,\"error_type\":\"permission_denied\"}}" });
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	assert_true(rogue_wait_for(r->f->rogue, NULL, WRITE_ROUTE, 1, 20000));
+	assert_true(fsrig_wait(r, is_stuck, r));
+	rogue_clear(r->f->rogue);
+	fsrig_run(r, do_close_ledger, r);
+	save(r);
+	assert_true(holds(r, "log", "onetwo"));
+	expect_names(r, 1);
+}
+
 /* ---- names go and move ---- */
 
 struct name {
@@ -444,6 +508,8 @@ int main(void)
 		FSRIG_TEST(test_record_says_what_is_on_the_disk),
 		FSRIG_TEST(test_record_of_another_file),
 		FSRIG_TEST(test_shelved_then_another_boot),
+		FSRIG_TEST(test_append_without_an_answer),
+		FSRIG_TEST(test_append_refused),
 		FSRIG_TEST(test_nothing_begins_at_a_held_name),
 		FSRIG_TEST(test_held_and_let_go),
 		FSRIG_TEST(test_removed_while_it_runs),
