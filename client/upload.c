@@ -52,6 +52,7 @@ struct upload_op {
 	char *place;     /* where the bytes go */
 	char *target;    /* the same as the request names it */
 	bool made;       /* what has to go if this fails may be at place */
+	bool unsized;    /* the server did not say how much it has */
 	int64_t sent_ms; /* when that was begun */
 	int error;       /* how it ends, once that is gone */
 	char *message;
@@ -168,8 +169,16 @@ static void on_placed(struct posix_run *run, int err)
 		posix_run_finish_op(run, 0);
 }
 
-/* As mv would say -EEXIST. */
+/* As mv would say -EEXIST and -EIO. */
 #define SAY_TAKEN "echo 'mv: cannot move: File exists' >&2; false"
+#define SAY_WRONG "echo 'mv: cannot move: Input/output error' >&2; false"
+
+/* Of what was sent, where it is now. */
+static void size_script(const struct upload_op *o, struct buf *s)
+{
+	shell_printf(s, "if [ \"$(command stat -Lc %%s -- %s)\" != %d ]; then " SAY_WRONG "; fi",
+		     o->place, (int64_t)o->x.form_sent);
+}
 
 /* mv -n leaves the file where it is, and old ones say nothing. */
 static void rename_script(const struct upload_op *o, struct buf *s)
@@ -204,6 +213,10 @@ static void place(struct upload_op *o)
 	buf_puts(s, "{ ");
 	if (!o->op.sb->features.mode)
 		shell_printf(s, "command stat -c %%a -- %s; ", o->place);
+	if (o->unsized) {
+		size_script(o, s);
+		buf_puts(s, " && ");
+	}
 	if (o->how.mode >= 0)
 		shell_printf(s, "command chmod %o -- %s", (unsigned)o->how.mode, o->place);
 	else if (o->how.flags & UPLOAD_NEW)
@@ -224,6 +237,26 @@ static void place(struct upload_op *o)
 
 /* ---- the bytes ---- */
 
+static void on_sized(struct posix_run *run, int err)
+{
+	struct upload_op *o = CONTAINER_OF(run, struct upload_op, run);
+
+	if (!err && run->exit_code != 0) {
+		fail(o, posix_run_errno(run), strdup("the server stored another number of bytes"));
+		return;
+	}
+	o->made = false; /* it stays, also if nobody could look */
+	posix_run_finish_op(run, err);
+}
+
+/* It has its name already. */
+static void look_at_size(struct upload_op *o)
+{
+	size_script(o, new_run(o, on_sized));
+	o->run.idempotent = true;
+	posix_run_start(&o->run);
+}
+
 static void on_sent(struct exchange *x, int err)
 {
 	struct upload_op *o = CONTAINER_OF(x, struct upload_op, x);
@@ -236,10 +269,13 @@ static void on_sent(struct exchange *x, int err)
 		return;
 	}
 	stored = answer_int(a.data, "file_size", -1);
+	o->unsized = stored < 0;
 	if (stored >= 0 && (uint64_t)stored != x->form_sent) {
 		fail(o, -EIO, strdup("the server stored another number of bytes"));
 	} else if (o->way == STAGED) {
 		place(o);
+	} else if (o->unsized) {
+		look_at_size(o);
 	} else {
 		o->made = false; /* it stays */
 		op_finish(&o->op, 0);

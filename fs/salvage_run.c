@@ -74,12 +74,22 @@ static void start_look(struct remote *r, struct sandbox *sb)
 		sandbox_lstat(sb, &r->call, path, &of(r)->seen);
 }
 
+/* Behind what was appended others may have appended. */
+static bool has_its_size(const struct salvage *v)
+{
+	uint64_t size = v->spool.bytes - v->from;
+
+	if (v->rec.kind == LEDGER_APPEND && !v->conflict)
+		return v->seen.size >= v->rec.base.size + size;
+	return v->seen.size == size;
+}
+
 static void on_proven(struct remote *r, int err)
 {
 	struct salvage *v = of(r);
 
 	tell(v);
-	if (err == 0 && v->rec.kind != LEDGER_APPEND && v->seen.size != v->spool.bytes - v->from)
+	if (err == 0 && !has_its_size(v))
 		err = -EIO;
 	if (err == 0 && v->conflict && !is_certain(v))
 		thread_warn(v->thread,

@@ -23,7 +23,8 @@ struct delivery {
 	bool cancelled;
 	bool asked;      /* the request has gone out, perhaps */
 	uint64_t covers; /* changes up to this one; streams: once the end is known */
-	uint64_t end;    /* of WHOLE; UINT64_MAX: not known yet */
+	uint64_t end;    /* of WHOLE; UINT64_MAX: not known yet. Of APPENDS: with all of them, */
+	uint64_t before; /* and without */
 	uint64_t sent;
 	int mode; /* that went with the content; -1: none */
 	unsigned looks;
@@ -206,19 +207,34 @@ static void start_look(struct remote *r, struct sandbox *sb)
 		sandbox_lstat(sb, &r->call, path, &of(r)->seen);
 }
 
+/* That it was sent, and the server says so, is not all. What we append to others may append to as
+ * well, or empty: only what lacks a part of ours is wrong. */
+static bool has_another_size(const struct delivery *d)
+{
+	const struct attr *base = &d->s->base;
+
+	if (d->kind == WHOLE)
+		return d->seen.size != d->end;
+	return d->kind == APPENDS && (!base->ino || base->ino == d->seen.ino) &&
+	       d->seen.size >= d->before && d->seen.size < d->end;
+}
+
 static void on_looked(struct remote *r, int err)
 {
 	struct delivery *d = of(r);
 
 	if (is_over(d))
 		return;
-	if (err == 0 && d->kind == WHOLE && d->seen.size != d->end) {
+	if (err == 0 && has_another_size(d)) {
 		/* Somebody may be at it this very moment. */
 		if (d->looks++ == 0) {
 			request(d, start_look, on_looked);
 			return;
 		}
-		d->s->sent = 0;
+		if (d->kind == WHOLE)
+			d->s->sent = 0;
+		else
+			d->s->append_error = -EIO; /* as one without an answer */
 		err = -EIO;
 	}
 	if (err < 0)
@@ -621,6 +637,7 @@ static void send_piece(struct delivery *d)
 	if (len == 0) {
 		s->sent = s->content;
 		d->covers = s->changes;
+		d->end = s->base.size;
 		go_on(d);
 		return;
 	}
@@ -638,6 +655,8 @@ void stage_send_appends(struct stage *s)
 {
 	struct delivery *d = begin(s, APPENDS);
 
-	if (d)
-		send_piece(d);
+	if (!d)
+		return;
+	d->before = s->base.size;
+	send_piece(d);
 }

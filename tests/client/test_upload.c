@@ -681,6 +681,36 @@ static void test_servers_that_refuse(void **state)
 	assert_int_equal(rogue_count(f->rogue, NULL, "/elsewhere"), 0);
 }
 
+/* A server need not say how much it stored: then it is looked at. */
+static void test_servers_that_say_no_size(void **state)
+{
+	struct fixture *f = *state;
+	struct shortener s = { .host_dir = f->host_dir, .prefix = "" };
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct writer w = WRITER("new", 3);
+		struct upload how = writing(&w, 3);
+
+		if (i == 2)
+			probe(f);
+		how.flags = i & 1 ? UPLOAD_NEW : 0;
+		rogue_clear(f->rogue);
+		ROGUE_ADD(f->rogue, .path = route, .action = ROGUE_REPLACE, .handler = shorten,
+			  .ctx = &s);
+		assert_int_equal(upload(f, "x", &how), -EIO);
+		/* a server that stages has put it there */
+		unlink(fixture_host_path(f, "x"));
+		WAIT_UNTIL(count_names(f->host_dir) == 0);
+		rogue_clear(f->rogue);
+		ROGUE_ADD(f->rogue, .path = route, .action = ROGUE_REPLACE,
+			  .reply = { .body = "{\"success\":true,\"data\":{}}" });
+		w.sent = 0;
+		assert_int_equal(upload(f, "x", &how), 0);
+		assert_true(file_is(fixture_host_path(f, "x"), "new", 3));
+		assert_int_equal(unlink(fixture_host_path(f, "x")), 0);
+	}
+}
+
 static void test_connections_that_break(void **state)
 {
 	struct fixture *f = *state;
@@ -851,6 +881,7 @@ int main(void)
 		FIXTURE_TEST(test_close_in_the_middle),
 		FIXTURE_TEST(test_cancel_at_any_moment),
 		FIXTURE_TEST(test_servers_that_refuse),
+		FIXTURE_TEST(test_servers_that_say_no_size),
 		FIXTURE_TEST(test_connections_that_break),
 		FIXTURE_TEST(test_silence_is_the_deadline),
 		FIXTURE_TEST(test_only_a_file_is_sent_again),

@@ -209,6 +209,24 @@ static void test_failure_leaves_no_name(void **state)
 	assert_int_equal(count_names(f->host_dir), 1);
 }
 
+/* Straight to the name, and nobody says how much: it is looked at, and goes if it is not all. */
+static void test_server_that_says_no_size(void **state)
+{
+	struct fixture *f = *state;
+	struct shortener s = { .host_dir = f->host_dir, .prefix = "" };
+
+	probe(f);
+	ROGUE_ADD(f->rogue, .path = route, .action = ROGUE_REPLACE, .handler = shorten, .ctx = &s);
+	assert_int_equal(put(f, "x", "new file", 8, KNOWN, -1), -EIO);
+	assert_false(exists(f, "x"));
+	rogue_clear(f->rogue);
+	ROGUE_ADD(f->rogue, .path = route, .action = ROGUE_REPLACE,
+		  .reply = { .body = "{\"success\":true,\"data\":{}}" });
+	assert_int_equal(put(f, "x", "new file", 8, KNOWN, -1), 0);
+	assert_true(file_is(fixture_host_path(f, "x"), "new file", 8));
+	assert_int_equal(count_names(f->host_dir), 1);
+}
+
 /* The connection ends after the server has it all: whatever removed that could be late. */
 static void test_answer_that_is_lost(void **state)
 {
@@ -302,6 +320,7 @@ int main(void)
 		FIXTURE_TEST(test_directory_that_is_gone),
 		FIXTURE_TEST(test_name_that_is_taken),
 		FIXTURE_TEST(test_failure_leaves_no_name),
+		FIXTURE_TEST(test_server_that_says_no_size),
 		FIXTURE_TEST(test_answer_that_is_lost),
 		FIXTURE_TEST(test_failure_spares_what_somebody_made),
 		FIXTURE_TEST(test_refusal_needs_no_command),

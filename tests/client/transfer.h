@@ -192,3 +192,40 @@ static inline struct upload writing(struct writer *w, int64_t size)
 {
 	return (struct upload){ .size = size, .mode = -1, .read = writer_read, .ctx = w, .fd = -1 };
 }
+
+/*
+ * A handler for ROGUE_REPLACE: of each file in a directory whose name begins so the last byte is
+ * gone before the client hears that it was stored, and, unless it says_size, not how much.
+ */
+struct shortener {
+	const char *host_dir, *prefix;
+	bool says_size;
+};
+
+static inline int shorten(void *ctx, const struct rogue_request *request, struct rogue_reply *reply)
+{
+	const struct shortener *s = ctx;
+	DIR *d = opendir(s->host_dir);
+	struct dirent *e;
+
+	(void)request;
+	while (d && (e = readdir(d))) {
+		struct stat st;
+		int fd =
+			e->d_type == DT_REG && strncmp(e->d_name, s->prefix, strlen(s->prefix)) == 0
+				? openat(dirfd(d), e->d_name, O_WRONLY | O_CLOEXEC)
+				: -1;
+
+		if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0)
+			(void)!ftruncate(fd, st.st_size - 1);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (d)
+		closedir(d);
+	if (!s->says_size) {
+		reply->body = "{\"success\":true,\"data\":{}}";
+		reply->body_len = 0;
+	}
+	return 0;
+}

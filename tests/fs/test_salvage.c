@@ -107,6 +107,18 @@ static bool has_beside(struct fsrig *r, const char *name, const char *content)
 	return has;
 }
 
+static void unlink_beside(struct fsrig *r, const char *name)
+{
+	char pattern[512];
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "%s.threadfs-conflict-*", fsrig_host_path(r, name));
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		assert_int_equal(unlink(found.gl_pathv[i]), 0);
+	globfree(&found);
+}
+
 /* ---- after a failure of the power ---- */
 
 static void test_same_boot(void **state)
@@ -381,6 +393,58 @@ static void test_append_refused(void **state)
 	expect_names(r, 1);
 }
 
+static void do_retry(void *ctx)
+{
+	staging_retry(&((struct fsrig *)ctx)->fs);
+}
+
+/* Said to be there, and not: the record stays until it is. */
+static void test_append_that_is_not_there(void **state)
+{
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "log"), "one", 3);
+	rec = make_record(r, "log");
+	rec.kind = LEDGER_APPEND;
+	leave(r, rec, "two");
+	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .action = ROGUE_ANSWER, .times = 1,
+		  .reply = { .body = "{\"success\":true,\"data\":{\"bytes_written\":3}}" });
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	assert_true(fsrig_wait(r, has_failed, r));
+	fsrig_run(r, do_retry, r);
+	assert_true(fsrig_wait(r, is_saved, r));
+	assert_true(holds(r, "log", "onetwo"));
+	expect_names(r, 1);
+}
+
+/* Likewise where it goes beside the file. */
+static void test_append_beside_that_is_short(void **state)
+{
+	struct fsrig *r = *state;
+	struct shortener s = { .host_dir = r->f->host_dir,
+			       .prefix = UPLOAD_TEMPORARY,
+			       .says_size = true };
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "log"), "one", 3);
+	rec = make_record(r, "log");
+	rec.kind = LEDGER_APPEND;
+	leave(r, rec, "two");
+	put_file(fsrig_host_path(r, "log"), "", 0);
+	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .action = ROGUE_REPLACE, .handler = shorten,
+		  .ctx = &s, .times = 1);
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	assert_true(fsrig_wait(r, has_failed, r));
+	assert_true(has_beside(r, "log", "tw"));
+	unlink_beside(r, "log");
+	fsrig_run(r, do_retry, r);
+	assert_true(fsrig_wait(r, is_saved, r));
+	assert_true(has_beside(r, "log", "two"));
+}
+
 /* ---- names go and move ---- */
 
 struct name {
@@ -510,6 +574,8 @@ int main(void)
 		FSRIG_TEST(test_shelved_then_another_boot),
 		FSRIG_TEST(test_append_without_an_answer),
 		FSRIG_TEST(test_append_refused),
+		FSRIG_TEST(test_append_that_is_not_there),
+		FSRIG_TEST(test_append_beside_that_is_short),
 		FSRIG_TEST(test_nothing_begins_at_a_held_name),
 		FSRIG_TEST(test_held_and_let_go),
 		FSRIG_TEST(test_removed_while_it_runs),

@@ -473,6 +473,44 @@ static void test_append_without_an_answer(void **state)
 	close_staged(&f);
 }
 
+/* Nor is one that the server says it has done, and has not. */
+static void test_append_that_is_not_there(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "old\n", 4);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .action = ROGUE_ANSWER, .times = 1,
+		  .reply = { .body = "{\"success\":true,\"data\":{\"bytes_written\":4}}" });
+	assert_int_equal(append(&f, "one\n", 4), 0);
+	assert_int_equal(flush(&f), -EIO);
+	assert_int_equal(append(&f, "two\n", 4), 0);
+	assert_int_equal(flush(&f), -EIO);
+	assert_true(is_there(r, "x", "old\ntwo\n", 8));
+	close_staged(&f);
+}
+
+/* Others may empty the file, or put another one there: what we append to it is there. */
+static void test_append_to_what_others_empty(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "0123456789", 10);
+	f = open_staged(r, "x", STAGE_APPEND, -1);
+	assert_int_equal(truncate(fsrig_host_path(r, "x"), 0), 0);
+	assert_int_equal(append(&f, "one\n", 4), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "one\n", 4));
+	put_file(fsrig_host_path(r, "y"), "other", 5);
+	assert_int_equal(rename(fsrig_host_path(r, "y"), fsrig_host_path(r, "x")), 0);
+	assert_int_equal(append(&f, "0123456789", 10), 0);
+	assert_int_equal(flush(&f), 0);
+	assert_true(is_there(r, "x", "other0123456789", 15));
+	close_staged(&f);
+}
+
 static void test_append_that_is_refused_stays(void **state)
 {
 	struct fsrig *r = *state;
@@ -704,6 +742,8 @@ int main(void)
 		FSRIG_TEST(test_append_then_write_elsewhere),
 		FSRIG_TEST(test_write_elsewhere_while_an_append_is_sent),
 		FSRIG_TEST(test_append_without_an_answer),
+		FSRIG_TEST(test_append_that_is_not_there),
+		FSRIG_TEST(test_append_to_what_others_empty),
 		FSRIG_TEST(test_append_that_is_refused_stays),
 		FSRIG_TEST(test_mode_and_time),
 		FSRIG_TEST(test_mode_set_while_it_streams),
