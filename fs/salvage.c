@@ -301,9 +301,7 @@ void salvage_ended(struct salvage *v, int err, const char *message)
 		free_salvage(v);
 	}
 	thread_unref(t);
-	if (fs->ending)
-		return;
-	pump_stages(fs);
+	pump_stages(fs); /* at the end, too: those that waited for this one have their time still */
 	schedule(fs);
 }
 

@@ -561,6 +561,37 @@ static void test_moved_while_it_runs(void **state)
 	expect_names(r, 1);
 }
 
+/* ---- the end ---- */
+
+static void do_end(void *ctx)
+{
+	((struct fsrig *)ctx)->fs.ending = true;
+}
+
+/* What waits behind it does not wait for nothing when the mount ends. */
+static void test_stage_behind_one_at_the_end(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f;
+	struct flushed w;
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	leave(r, make_record(r, "x"), "mine");
+	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .hold_ms = ROGUE_UNTIL_RELEASED, .times = 1);
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	assert_true(rogue_wait_for(r->f->rogue, NULL, UP_ROUTE, 1, 20000));
+	f = open_staged(r, "x", STAGE_EMPTY, -1);
+	assert_int_equal(write_at(&f, 0, "later", 5), 0);
+	fsrig_run(r, do_end, r);
+	begin_flush(&f, &w);
+	rogue_release(r->f->rogue);
+	assert_int_equal(end_flush(&f, &w), 0);
+	assert_true(holds(r, "x", "later"));
+	assert_true(fsrig_wait(r, is_saved, r));
+	close_staged(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -580,6 +611,7 @@ int main(void)
 		FSRIG_TEST(test_held_and_let_go),
 		FSRIG_TEST(test_removed_while_it_runs),
 		FSRIG_TEST(test_moved_while_it_runs),
+		FSRIG_TEST(test_stage_behind_one_at_the_end),
 	};
 
 	return FSRIG_RUN(tests);
