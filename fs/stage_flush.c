@@ -3,9 +3,11 @@
  * that nobody waits for. Loop thread only.
  */
 #include <errno.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "clock.h"
+#include "log.h"
 #include "salvage.h"
 #include "stage_i.h"
 #include "staging.h"
@@ -200,6 +202,16 @@ bool stage_error_is_final(int err)
 	}
 }
 
+/* What nobody was told of is not thrown away. */
+static void shelve(struct stage *s)
+{
+	int r = s->told ? 0 : staging_shelve(s);
+
+	if (r < 0)
+		thread_warn(s->n->thread, "what was written to %s cannot be kept, and is lost: %s",
+			    s->n->name, strerrordesc_np(-r));
+}
+
 /* Nothing is left to do, or nothing can be done: unless somebody has opened it again. */
 static void end_abandoned(struct stage *s)
 {
@@ -208,9 +220,7 @@ static void end_abandoned(struct stage *s)
 	unlease(s);
 	s->abandoned = false;
 	if (!n->handles) {
-		/* What nobody was told of is not thrown away. */
-		if (!s->told)
-			staging_shelve(s);
+		shelve(s);
 		/* A file that could never be made was never there. */
 		if (n->unborn && !s->orphan)
 			node_detach(n);
@@ -253,7 +263,8 @@ void stage_flush_release(struct stage *s)
 
 static void failed(struct stage *s, int err, const char *message)
 {
-	bool told = s->waiters;
+	/* At the end of the mount it waits itself, for everybody, and tells nobody. */
+	bool told = s->waiters && !s->fs->ending;
 
 	s->no_stream = true;
 	s->last_error = err;

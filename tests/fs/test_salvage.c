@@ -592,6 +592,42 @@ static void test_stage_behind_one_at_the_end(void **state)
 	close_staged(&f);
 }
 
+static void refuse_uploads(struct fsrig *r, const char *body)
+{
+	rogue_clear(r->f->rogue);
+	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .action = ROGUE_ANSWER, .reply = { .body = body });
+}
+
+static void do_abandon(void *ctx)
+{
+	stage_abandon(ctx);
+}
+
+/* Who closed it heard that it is kept. What the end of the mount hears is told to nobody. */
+static void test_refused_at_the_end(void **state)
+{
+	struct fsrig *r = *state;
+	struct ledger_record rec CLEANUP_RECORD = { 0 };
+	struct staged f;
+
+	put_file(fsrig_host_path(r, "x"), "old", 3);
+	open_ledger(r);
+	f = open_staged(r, "x", STAGE_EMPTY, -1);
+	assert_int_equal(write_at(&f, 0, "mine", 4), 0);
+	refuse_uploads(r, "{\"success\":false,\"message\":\"x\",\"data\":{\"errno\":28}}");
+	assert_int_equal(flush(&f), -ENOSPC);
+	fsrig_run(r, do_abandon, f.s);
+	refuse_uploads(r, "{\"success\":false,\"message\":\"x\",\"data\":{\"errno\":13}}");
+	fsrig_run(r, do_end, r);
+	assert_int_equal(flush(&f), -EACCES);
+	assert_null(f.n->stage);
+	assert_int_equal(ledger_scan(r->fs.staging->dir, find_record, &rec), 0);
+	assert_non_null(rec.path);
+	assert_string_equal(rec.path, "x");
+	assert_int_equal(rec.error, -EACCES);
+	fsrig_put(r, f.n);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -612,6 +648,7 @@ int main(void)
 		FSRIG_TEST(test_removed_while_it_runs),
 		FSRIG_TEST(test_moved_while_it_runs),
 		FSRIG_TEST(test_stage_behind_one_at_the_end),
+		FSRIG_TEST(test_refused_at_the_end),
 	};
 
 	return FSRIG_RUN(tests);
