@@ -194,10 +194,18 @@ static void rename_script(const struct upload_op *o, struct buf *s)
 static void expect_script(const struct upload_op *o, struct buf *s)
 {
 	const struct attr *a = o->how.over;
+	long long sec = a->mtime.tv_sec;
+	long ns = a->mtime.tv_nsec;
+	bool fraction_before_1970 = sec < 0 && ns > 0;
 	char version[96];
 
-	snprintf(version, sizeof(version), "%llu %llu %lld.%09ld", (unsigned long long)a->ino,
-		 (unsigned long long)a->size, (long long)a->mtime.tv_sec, a->mtime.tv_nsec);
+	/* stat prints a number, so that a fraction counts away from zero, like its seconds. */
+	if (fraction_before_1970) {
+		sec = -(sec + 1);
+		ns = 1000000000 - ns;
+	}
+	snprintf(version, sizeof(version), "%llu %llu %s%lld.%09ld", (unsigned long long)a->ino,
+		 (unsigned long long)a->size, fraction_before_1970 ? "-" : "", sec, ns);
 	shell_printf(
 		s,
 		" && if [ \"$(command stat -c '%%i %%s %%.9Y' -- %s)\" != %s ]; then " SAY_TAKEN

@@ -266,6 +266,34 @@ static void test_only_over_the_version_that_was_seen(void **state)
 	assert_int_equal(count_names(f->host_dir), 0);
 }
 
+/* Also if it is very old. */
+static void test_only_over_a_version_before_1970(void **state)
+{
+	static const struct timespec times[] = { { -2, 500000000 }, { -1, 999999999 }, { -1, 1 },
+						 { -2, 0 },         { -1, 0 },         { 0, 0 },
+						 { 0, 1 } };
+	struct fixture *f = *state;
+	struct writer w = WRITER("new", 3);
+	struct upload how = writing(&w, 3);
+	struct attr seen;
+
+	how.over = &seen;
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+		const char *host = fixture_host_path(f, "x");
+
+		put_file(host, "old", 3);
+		assert_int_equal(utimensat(AT_FDCWD, host,
+					   (const struct timespec[2]){ times[i], times[i] }, 0),
+				 0);
+		assert_int_equal(SYNC(f->sb, sandbox_lstat, fixture_path(f, "x"), &seen), 0);
+		assert_int_equal(seen.mtime.tv_sec, times[i].tv_sec);
+		assert_int_equal(seen.mtime.tv_nsec, times[i].tv_nsec);
+		w.sent = 0;
+		assert_int_equal(upload(f, "x", &how), 0);
+		assert_true(file_is(fixture_host_path(f, "x"), "new", 3));
+	}
+}
+
 /* What cleans up after a failure must never meet a file of the final name. */
 static void test_failed_new_name_spares_its_successor(void **state)
 {
@@ -868,6 +896,7 @@ int main(void)
 		FIXTURE_TEST(test_new_name),
 		FIXTURE_TEST(test_new_name_that_is_taken),
 		FIXTURE_TEST(test_only_over_the_version_that_was_seen),
+		FIXTURE_TEST(test_only_over_a_version_before_1970),
 		FIXTURE_TEST(test_failed_new_name_spares_its_successor),
 		FIXTURE_TEST(test_no_directory_is_made_and_none_replaced),
 		FIXTURE_TEST(test_bad_arguments_need_no_request),
