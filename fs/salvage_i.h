@@ -19,6 +19,7 @@ struct salvage {
 
 	bool resting;  /* counted in the thread, until the next try */
 	bool unwanted; /* its name was removed */
+	bool filled;   /* what was only a part is the whole file by now */
 	bool stopped;  /* it was, or is about to be, or is another one: no further step is taken */
 
 	/* while it runs or rests */

@@ -128,6 +128,39 @@ static void on_utimens(struct remote *r, int err)
 		prove(of(r));
 }
 
+static void set_times(struct salvage *v)
+{
+	if (v->rec.times)
+		request(v, start_utimens, on_utimens, false);
+	else
+		prove(v);
+}
+
+static void start_chmod(struct remote *r, struct sandbox *sb)
+{
+	char *path CLEANUP_FREE = remote_path(r, sb, of(r)->path);
+
+	if (path)
+		sandbox_chmod(sb, &r->call, path, (mode_t)of(r)->rec.mode, NULL);
+}
+
+static void on_chmod(struct remote *r, int err)
+{
+	if (err < 0)
+		finish(of(r), err);
+	else
+		set_times(of(r));
+}
+
+/* The content is there, and was not uploaded with its mode just now. */
+static void set_attrs(struct salvage *v)
+{
+	if (v->rec.mode >= 0 && (v->seen.mode & 07777) != (mode_t)v->rec.mode)
+		request(v, start_chmod, on_chmod, false);
+	else
+		set_times(v);
+}
+
 /* ---- all of it ---- */
 
 static void conflict(struct salvage *v);
@@ -182,10 +215,8 @@ static void on_uploaded(struct remote *r, int err)
 		conflict(v);
 	} else if (err < 0) {
 		finish(v, err);
-	} else if (v->rec.times) {
-		request(v, start_utimens, on_utimens, false);
 	} else {
-		prove(v);
+		set_times(v);
 	}
 }
 
@@ -276,6 +307,7 @@ static void on_filled(struct remote *r, int err)
 {
 	struct salvage *v = of(r);
 
+	v->filled = v->filled || err == 0;
 	if (err < 0 && err != -ESTALE)
 		finish(v, err);
 	else if (err == -ESTALE || !is_certain(v))
@@ -321,7 +353,7 @@ static void append(struct salvage *v)
 	ssize_t n;
 
 	if (len == 0) {
-		prove(v);
+		set_attrs(v);
 		return;
 	}
 	v->asked = false;
@@ -378,7 +410,7 @@ static void on_compared(struct remote *r, int err)
 	else if (v->rec.kind == LEDGER_APPEND)
 		append(v); /* what is not there yet */
 	else
-		prove(v);
+		set_attrs(v);
 }
 
 static void compare_last(struct salvage *v, uint64_t bytes)
@@ -390,7 +422,7 @@ static void compare_last(struct salvage *v, uint64_t bytes)
 	else if (v->rec.kind == LEDGER_APPEND)
 		append(v);
 	else
-		prove(v); /* both are empty */
+		set_attrs(v); /* both are empty */
 }
 
 /* ---- what to do ---- */
@@ -461,8 +493,8 @@ static void on_looked(struct remote *r, int err)
 		request(v, start_fill, on_filled, false);
 	else if (is_base(v))
 		upload(v);
-	else if (v->rec.kind == LEDGER_WHOLE && v->seen.size == v->spool.bytes)
-		compare_last(v, v->seen.size);
+	else if ((v->rec.kind == LEDGER_WHOLE || v->filled) && v->seen.size == v->spool.bytes)
+		compare_last(v, v->seen.size); /* perhaps it was we, and the answer was lost */
 	else
 		conflict(v);
 }

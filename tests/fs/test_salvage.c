@@ -329,6 +329,56 @@ static void test_shelved_then_another_boot(void **state)
 	expect_names(r, 1);
 }
 
+/* ---- what is there already ---- */
+
+/* Uploaded, and the answer was lost: what is there is ours, also if it was made of parts. */
+static void test_parts_without_an_answer(void **state)
+{
+	static struct extent written[] = { { 1, 3 } };
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "x"), "01234", 5);
+	rec = make_record(r, "x");
+	rec.kind = LEDGER_PATCH;
+	rec.base_len = 5;
+	rec.written = (struct extents){ written, 1, 1 };
+	leave(r, rec, ".ab..");
+	ROGUE_ADD(r->f->rogue, .body_contains = "mv -fT", .action = ROGUE_REPLACE, .times = 1,
+		  .reply = { .body = "nonsense" });
+	save(r);
+	assert_true(holds(r, "x", "0ab34"));
+	expect_names(r, 1);
+}
+
+/* Of the content; not of its mode and its time. */
+static void test_attributes_of_what_is_there(void **state)
+{
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+	struct stat st;
+
+	put_file(fsrig_host_path(r, "log"), "one", 3);
+	rec = make_record(r, "log");
+	rec.kind = LEDGER_APPEND;
+	rec.mode = 0600;
+	leave(r, rec, "two");
+	put_file(fsrig_host_path(r, "log"), "onetwo", 6);
+	rec = make_record(r, "x");
+	rec.mode = 0640;
+	rec.times = true;
+	rec.mtime = (struct timespec){ 1000000000, 5 };
+	leave(r, rec, "mine");
+	put_file(fsrig_host_path(r, "x"), "mine", 4);
+	save(r);
+	assert_int_equal(mode_of(r, "log"), 0600);
+	assert_int_equal(stat(fsrig_host_path(r, "x"), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0640);
+	assert_int_equal(st.st_mtim.tv_sec, 1000000000);
+	assert_int_equal(st.st_mtim.tv_nsec, 5);
+	expect_names(r, 2);
+}
+
 /* ---- appends ---- */
 
 static bool has_failed(void *ctx)
@@ -639,6 +689,8 @@ int main(void)
 		FSRIG_TEST(test_record_says_what_is_on_the_disk),
 		FSRIG_TEST(test_record_of_another_file),
 		FSRIG_TEST(test_shelved_then_another_boot),
+		FSRIG_TEST(test_parts_without_an_answer),
+		FSRIG_TEST(test_attributes_of_what_is_there),
 		FSRIG_TEST(test_append_without_an_answer),
 		FSRIG_TEST(test_append_refused),
 		FSRIG_TEST(test_append_that_is_not_there),
