@@ -107,9 +107,9 @@ while True:
 	# many in each, so that none is listed along with the one that it is in
 	sandbox "mkdir -p outputs/$d/{1..40} outputs/$d/$d/{1..40}; echo x >outputs/$d/f"
 	wait_until test -e "outputs/$d/$d/$d/$d/f"
+	# 1: a loop, or what is no longer the directory that it was
 	run timeout $((60 * SLOW)) find outputs -name f
 	[ "$status" = 1 ]
-	[[ $output == *"File system loop detected"* ]]
 	# who does not look for loops comes to where paths end
 	timeout $((60 * SLOW)) "$PYTHON" -c "
 import errno, os
