@@ -404,14 +404,16 @@ void notify_attr_now(struct fs *fs, fuse_ino_t ino)
 	if (!fs->se || !n || n->nlookup == 0)
 		return;
 	n->noticed_ms = clock_ms();
-	if (s)
-		lock(&s->lock);
-	if (!s || wait_for_pages(s))
+	if (!s) {
+		fuse_lowlevel_notify_inval_inode(fs->se, ino, -1, 0);
+		return;
+	}
+	lock(&s->lock);
+	if (wait_for_pages(s))
 		fuse_lowlevel_notify_inval_inode(fs->se, ino, -1, 0);
 	else
 		(void)notify_locked(s, &s->pages, &what, false, false);
-	if (s)
-		unlock(&s->lock);
+	unlock(&s->lock);
 }
 
 void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name)
