@@ -391,20 +391,16 @@ static void stop(struct salvage *v)
 
 struct salvage_hold *salvage_hold(const struct node *dir, const char *name)
 {
-	struct staging *g = dir->fs->staging;
-	struct salvage_hold *h = g ? calloc(1, sizeof(*h)) : NULL;
+	char *path CLEANUP_FREE = place_to_look(dir, name);
+	struct salvage_hold *h = path ? calloc(1, sizeof(*h)) : NULL;
 	struct salvage *v;
 
 	if (!h)
 		return NULL;
-	h->path = node_place(dir, name);
-	if (!h->path) {
-		free(h);
-		return NULL;
-	}
+	h->path = STEAL(path);
 	h->thread = thread_ref(dir->thread);
-	DL_APPEND(g->holds, h);
-	DL_FOREACH (g->salvage, v) {
+	DL_APPEND(dir->fs->staging->holds, h);
+	DL_FOREACH (dir->fs->staging->salvage, v) {
 		if (is_of(v, h->thread, h->path, true))
 			stop(v);
 	}

@@ -42,7 +42,7 @@ void salvage_retry(struct fs *fs);
 int salvage_discard(struct fs *fs, const char *name) MUST_CHECK;
 /*
  * Somebody is about to take a name away: what is under way there, or below it, is stopped, and
- * nothing begins until salvage_let_go(). NULL is fine there: no memory, or nothing ever waits.
+ * nothing begins until salvage_let_go(). NULL is fine there: no memory, or nothing waits.
  */
 struct salvage_hold;
 struct salvage_hold *salvage_hold(const struct node *dir, const char *name);
