@@ -281,7 +281,9 @@ struct ready_op {
 	ev_timer pause;
 	int64_t deadline_ms; /* 0: none */
 	int64_t timeout_ms, try_ms, pause_ms;
-	int error; /* of the last try */
+	bool tried;
+	bool is_last; /* it ends with the time */
+	int error;    /* of the last try that had its time */
 	char *message;
 };
 
@@ -305,13 +307,18 @@ static void on_tried(struct exchange *x, int err)
 	struct answer a CLEANUP_ANSWER = { 0 };
 	int64_t pause;
 
-	o->error = answered(&a, x, err);
-	if (!o->error) {
+	err = answered(&a, x, err);
+	if (!err) {
 		op_finish(&o->op, 0);
 		return;
 	}
-	free(o->message);
-	o->message = STEAL(a.message);
+	/* That the time is over says less than what was met before. */
+	if (err != -ETIMEDOUT || !o->is_last || !o->tried) {
+		o->error = err;
+		free(o->message);
+		o->message = STEAL(a.message);
+	}
+	o->tried = true;
 	pause = MIN(o->pause_ms, ready_left_ms(o));
 	ev_timer_set(&o->pause, (ev_tstamp)pause / 1e3, 0.);
 	ev_timer_start(loop_ev(o->op.sb->loop), &o->pause);
@@ -326,7 +333,8 @@ static void try_again(struct ready_op *o)
 		return;
 	}
 	ask(&o->x, &o->op, description, on_tried);
-	o->x.timeout_ms = o->try_ms > 0 ? MIN(o->try_ms, left) : left;
+	o->is_last = o->try_ms <= 0 || left <= o->try_ms;
+	o->x.timeout_ms = o->is_last ? left : o->try_ms;
 	if (o->x.timeout_ms == INT64_MAX)
 		o->x.timeout_ms = 0;
 	exchange_start(&o->x);

@@ -132,6 +132,7 @@ static void wait_for(struct exchange *x, void (*then)(struct ev_loop *, ev_timer
 {
 	ev_timer_stop(ev_of(x), &x->pause);
 	ev_timer_init(&x->pause, then, (ev_tstamp)ms / 1e3, 0.);
+	ev_set_priority(&x->pause, EV_MINPRI); /* what has come meanwhile is not late */
 	x->pause.data = x;
 	ev_timer_start(ev_of(x), &x->pause);
 }

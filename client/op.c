@@ -20,6 +20,7 @@ static void on_timer(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 static void start_timer(struct op *op, int64_t ms)
 {
 	ev_timer_init(&op->timer, on_timer, (ev_tstamp)ms / 1e3, 0.);
+	ev_set_priority(&op->timer, EV_MINPRI); /* what has come meanwhile is not late */
 	op->timer.data = op;
 	ev_timer_start(loop_ev(op->sb->loop), &op->timer);
 }

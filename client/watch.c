@@ -498,6 +498,7 @@ static struct watch_op *new_watch(const char *path, const struct watch *how, int
 	w->cursor = -1;
 	sse_init(&w->sse, on_event, w);
 	ev_timer_init(&w->silence, on_silence, 0., (ev_tstamp)silence_ms / 1e3);
+	ev_set_priority(&w->silence, EV_MINPRI); /* what has come meanwhile was no silence */
 	w->silence.data = w;
 	ev_timer_init(&w->pause, on_pause_over, 0., 0.);
 	w->pause.data = w;

@@ -149,7 +149,6 @@ static void judge(struct reader *r, const struct attr *now)
 	const struct attr *was = &r->version;
 
 	if (attr_same_version(now, was)) {
-		r->etag[0] = '\0'; /* if it is not the version that the server names */
 		believe(r);
 		if (!r->dead)
 			answer_ends(r);
@@ -375,6 +374,7 @@ void reader_check_leave(struct reader *r)
 void reader_changed(struct reader *r)
 {
 	r->changes++;
+	r->etag[0] = '\0'; /* the server may call the same version otherwise now */
 	node_void_attr(r->node);
 	reader_check(r);
 }

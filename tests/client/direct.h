@@ -11,14 +11,11 @@
 
 #include "buf.h"
 #include "clock.h"
+#include "every.h"
 #include "fixture.h"
 
 /* How long is waited for what is to come. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { PATIENCE_MS = 100000 };
-#else
-enum { PATIENCE_MS = 20000 };
-#endif
+#define PATIENCE_MS (measuring_is_vain() ? 100000 : 20000)
 
 static inline size_t direct_write(char *bytes, size_t size, size_t n, void *to)
 {
@@ -69,6 +66,20 @@ static inline bool direct_has(const struct fixture *f, const char *path, const c
 				fail_msg("in vain: %s", #condition);                               \
 			nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);                 \
 		}                                                                                  \
+	} while (0)
+
+/*
+ * Closes, and then the condition holds: at once, as farewells are waited for; or soon, if the half
+ * second that they have was over first.
+ */
+#define CLOSE_UNTIL(sb, condition)                                                                 \
+	do {                                                                                       \
+		int64_t since_ = clock_ms();                                                       \
+		sandbox_close(sb);                                                                 \
+		if (clock_ms() - since_ < 400)                                                     \
+			assert_true(condition);                                                    \
+		else                                                                               \
+			WAIT_UNTIL(condition);                                                     \
 	} while (0)
 
 static inline bool file_exists(const char *path)

@@ -345,7 +345,7 @@ static void test_directory(void **state)
 static void test_hard_timeout(void **state)
 {
 	struct fixture *f = *state;
-	struct bash_command cmd = { .command = "echo before; sleep 60", .hard_timeout_s = 1 };
+	struct bash_command cmd = { .command = "echo before; sleep 60", .hard_timeout_s = 3 };
 	struct bash_result r;
 
 	NEEDS_BASH(f);
@@ -581,7 +581,7 @@ static void test_cancel_kills(void **state)
 	since = clock_ms();
 	call_cancel(c);
 	assert_int_equal(finish_call(c), -ECANCELED);
-	assert_in_range(clock_ms() - since, 0, 3000);
+	assert_in_range(clock_ms() - since, 0, 20000); /* it would take 300 s */
 	expect_it_is_killed(f);
 }
 
@@ -592,7 +592,7 @@ static void test_deadline_kills(void **state)
 	struct bash_result r;
 
 	NEEDS_BASH(f);
-	c = new_call(2000);
+	c = new_call(6000);
 	start_long(f, c, &r);
 	assert_int_equal(finish_call(c), -ETIMEDOUT);
 	expect_it_is_killed(f);
@@ -607,9 +607,8 @@ static void test_close_kills(void **state)
 	NEEDS_BASH(f);
 	c = new_call(0);
 	start_long(f, c, &r);
-	sandbox_close(f->sb);
+	CLOSE_UNTIL(f->sb, closes(f) == 1);
 	assert_int_equal(finish_call(c), -ENOTCONN);
-	assert_int_equal(closes(f), 1);
 	assert_int_equal(bash(f, "true", &r), -ENOTCONN);
 	expect_it_is_killed(f);
 }

@@ -288,9 +288,8 @@ static void test_server_that_names_sessions_itself(void **state)
 	expect(f, "echo 1", "1");
 	session_of(f, 0, id, sizeof(id));
 	assert_string_equal(id, "its own%2f");
-	sandbox_close(f->sb);
+	CLOSE_UNTIL(f->sb, !server_has(f, "its own"));
 	assert_int_equal(rogue_count(f->rogue, "DELETE", SESSIONS "its%20own%252f$"), 1);
-	assert_false(server_has(f, "its own"));
 }
 
 static void test_server_with_a_name_that_is_none(void **state)
@@ -349,9 +348,8 @@ static void test_close_deletes_the_session(void **state)
 	session_of(f, 0, id, sizeof(id));
 	assert_int_equal(strncmp(id, "threadfs-", 9), 0);
 	assert_true(server_has(f, id));
-	sandbox_close(f->sb);
+	CLOSE_UNTIL(f->sb, !server_has(f, id));
 	assert_int_equal(deletions(f), 1);
-	assert_false(server_has(f, id));
 }
 
 /* ---- ErrorObservation ---- */
@@ -431,8 +429,7 @@ static void test_confused_session_is_not_used_again(void **state)
 	assert_true(sessions_differ(f, 0, 2));
 	assert_true(sessions_differ(f, 1, 2));
 	assert_false(sessions_differ(f, 2, 3));
-	sandbox_close(f->sb);
-	assert_int_equal(deletions(f), 3);
+	CLOSE_UNTIL(f->sb, deletions(f) == 3);
 }
 
 static void test_no_fresh_session_to_be_had(void **state)
@@ -638,8 +635,7 @@ static void expect_it_runs_on(struct fixture *f, size_t its_exec)
 	expect(f, command, "");
 	WAIT_UNTIL(file_exists(fixture_host_path(f, "ended")));
 	assert_int_equal(deletions(f), 0);
-	sandbox_close(f->sb);
-	assert_int_equal(deletions(f), 1); /* not the abandoned one */
+	CLOSE_UNTIL(f->sb, deletions(f) == 1); /* not the abandoned one */
 }
 
 static void test_cancel_ends_the_wait_not_the_command(void **state)
@@ -653,7 +649,7 @@ static void test_cancel_ends_the_wait_not_the_command(void **state)
 	since = clock_ms();
 	call_cancel(c);
 	assert_int_equal(finish_call(c), -ECANCELED);
-	assert_in_range(clock_ms() - since, 0, 3000);
+	assert_in_range(clock_ms() - since, 0, 20000); /* it would go on for ever */
 	expect_it_runs_on(f, 0);
 }
 
@@ -661,7 +657,7 @@ static void test_deadline_ends_the_wait_not_the_command(void **state)
 {
 	struct fixture *f = *state;
 	struct command_result r;
-	struct call *c = new_call(3000);
+	struct call *c = new_call(6000);
 
 	start_long(f, c, &r);
 	assert_int_equal(finish_call(c), -ETIMEDOUT);
@@ -739,9 +735,8 @@ static void test_cancelled_while_the_session_is_made(void **state)
 	assert_int_equal(finish_call(c), -ECANCELED);
 	assert_int_equal(execs(f), 0);
 	rogue_release(f->rogue);
-	sandbox_close(f->sb);
+	CLOSE_UNTIL(f->sb, !server_has(f, id));
 	assert_int_equal(deletions(f), 1);
-	assert_false(server_has(f, id));
 }
 
 static void test_session_that_may_have_been_made_is_used(void **state)

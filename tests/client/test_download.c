@@ -823,7 +823,7 @@ static void test_silence_is_the_deadline(void **state)
 		struct reader r CLEANUP_READER = READER;
 		int64_t start = clock_ms();
 
-		assert_int_equal(download_with(f, 300,
+		assert_int_equal(download_with(f, 1500,
 					       &(struct rogue_rule){ .path = route,
 								     .fault = ROGUE_STALL,
 								     .after = after[i] },

@@ -226,8 +226,7 @@ static void test_a_closed_sandbox_leaves_no_session(void **state)
 
 	lstat_ok(f);
 	assert_true(sessions_left(f));
-	sandbox_close(f->sb);
-	assert_false(sessions_left(f));
+	CLOSE_UNTIL(f->sb, !sessions_left(f));
 }
 
 static void test_two_clients_do_not_share_sessions(void **state)
@@ -368,6 +367,11 @@ static void test_no_session_to_be_had(void **state)
 
 /* ---- what is never sent twice ---- */
 
+static size_t mkdirs(const struct fixture *f)
+{
+	return rogue_count_body(f->rogue, "POST", fake_route(f), "exec mkdir");
+}
+
 static void test_a_change_is_never_sent_twice(void **state)
 {
 	struct fixture *f = *state;
@@ -384,15 +388,21 @@ static void test_a_change_is_never_sent_twice(void **state)
 	struct attr a;
 
 	for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
+		unsigned tries = 0;
+		size_t before;
+		int r;
+
 		lstat_ok(f); /* there is a connection to be reused */
-		rogue_forget(f->rogue);
 		rogue_add(f->rogue, &faults[i]);
-		assert_int_not_equal(SYNC(f->sb, sandbox_mkdir, PATH("d"), 0755, NULL), 0);
-		assert_int_equal(rogue_count_body(f->rogue, "POST", fake_route(f), "exec mkdir"),
-				 1);
+		do { /* unless that was idle for too long by now: then a new one was used */
+			before = mkdirs(f);
+			r = SYNC(f->sb, sandbox_mkdir, PATH("d"), 0755, NULL);
+			assert_int_equal(mkdirs(f), before + 1);
+			if (file_exists(HOST("d")))
+				assert_int_equal(rmdir(HOST("d")), 0);
+		} while (r == 0 && faults[i].reused && ++tries < 10);
+		assert_int_not_equal(r, 0);
 		rogue_clear(f->rogue);
-		if (file_exists(HOST("d")))
-			assert_int_equal(rmdir(HOST("d")), 0);
 	}
 	for (size_t i = 0; i < 3; i++) { /* what only looks is */
 		lstat_ok(f);
@@ -770,7 +780,8 @@ static void test_random_cancellations(void **state)
 	assert_in_range(ended, 1, N - 1);
 	lstat_ok(f);
 	sandbox_close(f->sb);
-	WAIT_UNTIL(!sessions_left(f));
+	if (!is_under_valgrind()) /* what ends sessions at the end has half a second */
+		WAIT_UNTIL(!sessions_left(f));
 	WAIT_UNTIL(!litter(f));
 }
 
@@ -807,7 +818,7 @@ static void test_closed_by_the_callback_of_one_that_cleans_up(void **state)
 	sandbox_close(f->sb);
 	assert_int_equal(call.error, 0);
 	call_release(&call);
-	assert_false(litter(f));
+	WAIT_UNTIL(!litter(f));
 }
 
 int main(void)

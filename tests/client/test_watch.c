@@ -497,7 +497,7 @@ static void test_watch_mends_a_silent_stream(void **state)
 						  .times = 1,
 						  .fault = ROGUE_STALL,
 						  .after = 400 });
-	d = begin_at(f->sb, f->dir, f->dir, 1000);
+	d = begin_at(f->sb, f->dir, f->dir, 4000);
 	assert_live(d, 1);
 	put(f, "a-file-whose-event-is-longer-than-the-rest-of-what-comes-through", "x");
 	assert_live(d, 2);
@@ -771,7 +771,7 @@ static void test_watch_cancelled_deletes_its_watcher(void **state)
 	assert_int_equal(server_watchers(f), 1);
 	start = clock_ms();
 	cancel(d);
-	assert_true(clock_ms() - start < 3000);
+	assert_true(clock_ms() - start < 20000); /* it would go on for ever */
 	assert_watchers(f, 0);
 	assert_int_equal(rogue_count(f->rogue, "DELETE", streams), 1);
 }
@@ -780,32 +780,46 @@ static void test_watch_closed_deletes_its_watcher(void **state)
 {
 	struct fixture *f = *state;
 	struct diary *d;
+	int64_t start;
 
 	d = begin(f->sb, f->dir);
 	assert_live(d, 1);
+	start = clock_ms();
 	sandbox_close(f->sb);
-	assert_int_equal(server_watchers(f), 0); /* at once: the farewell was waited for */
+	/* At once: the farewell was waited for, unless its half second was over first. */
+	if (clock_ms() - start < 400)
+		assert_int_equal(server_watchers(f), 0);
+	assert_watchers(f, 0);
 	assert_int_equal(count_sockets_to(rogue_socket(f->rogue)), 0);
 	assert_int_equal(end(d), -ENOTCONN);
 }
 
-/* Before its id is known. */
+static void *close_it(void *arg)
+{
+	sandbox_close(arg);
+	return NULL;
+}
+
+/* Before its id is known, which comes when the watch is over. */
 static void interrupt_creation(struct fixture *f, bool by_close)
 {
+	pthread_t closer;
 	struct diary *d;
 
 	rogue_forget(f->rogue);
 	rogue_clear(f->rogue);
-	rogue_add(f->rogue,
-		  &(struct rogue_rule){ .method = "POST", .path = creation, .delay_ms = 200 });
+	ROGUE_ADD(f->rogue, .method = "POST", .path = creation, .delay_ms = ROGUE_UNTIL_RELEASED);
 	d = begin(f->sb, f->dir);
 	assert_true(rogue_wait_for(f->rogue, "POST", creation, 1, PATIENCE_MS));
 	assert_watchers(f, 1);
 	if (by_close)
-		sandbox_close(f->sb);
+		assert_int_equal(pthread_create(&closer, NULL, close_it, f->sb), 0);
 	else
 		call_cancel(&d->call);
 	assert_int_equal(end(d), by_close ? -ENOTCONN : -ECANCELED);
+	rogue_release(f->rogue);
+	if (by_close)
+		pthread_join(closer, NULL);
 	assert_watchers(f, 0);
 }
 

@@ -158,13 +158,13 @@ output_has() {
 
 @test "bash: timeout ends the wait, hard_timeout the command" {
 	sandboxd_start --dialect 1.9
-	post exec '{"command":"echo a; sleep 60","session_id":"a","timeout":0.3}' 200
+	post exec '{"command":"echo a; sleep 60","session_id":"a","timeout":2}' 200
 	is '.data | .status == "running" and .stdout == "a\n" and .exit_code == null and .offset == 2'
 	post kill '{"session_id":"a","signal":"SIGKILL"}' 200
 	is '.success and .data == null'
 	post output '{"session_id":"a","wait":true,"offset":2}' 200
 	is '.data.command | .status == "completed" and .exit_code == -9'
-	post exec '{"command":"echo b; sleep 60 | cat","session_id":"a","hard_timeout":0.2}' 200
+	post exec '{"command":"echo b; sleep 60 | cat","session_id":"a","hard_timeout":2}' 200
 	is '.data | .status == "timed_out" and .stdout == "b\n" and .exit_code == -1'
 	post exec '{"command":"pgrep sleep","session_id":"a"}' 200
 	is '.data | .stdout == null and .exit_code == 1'
@@ -256,7 +256,7 @@ output_has() {
 
 @test "bash: exec that times out does not tear a character apart" {
 	sandboxd_start --dialect 1.9
-	post exec '{"command":"printf \"a\\xc3\"; read x; printf \"\\xa9b\"","session_id":"a","timeout":0.5}' 200
+	post exec '{"command":"printf \"a\\xc3\"; read x; printf \"\\xa9b\"","session_id":"a","timeout":2}' 200
 	is '.data | .status == "running" and .stdout == "a" and .offset == 1'
 	post write '{"session_id":"a","input":"\n"}' 200
 	post output '{"session_id":"a","offset":1,"wait":true}' 200
@@ -354,8 +354,9 @@ output_has() {
 
 @test "bash: a background process does not delay the answer" {
 	sandboxd_start --dialect 1.9
-	post exec '{"command":"(sleep 0.3; echo late) & echo now","session_id":"a"}' 200
+	post exec '{"command":"(until [ -e /tmp/go ]; do sleep 0.02; done; echo late) & echo now","session_id":"a"}' 200
 	is '.data | .status == "completed" and .stdout == "now\n"'
+	post exec '{"command":"touch /tmp/go","session_id":"b"}' 200
 	wait_until output_has a '.data.stdout == "now\nlate\n"'
 	for _ in {1..40}; do
 		post exec '{"command":"sleep 60 & echo $!","session_id":"a"}' 200
@@ -485,23 +486,18 @@ past_the_buffer() {
 
 @test "bash: a client that goes away leaves its command alone" {
 	sandboxd_start --dialect 1.9
-	curl_sb /v1/bash/exec --max-time 0.3 -d '{"command":"read x; echo $x","session_id":"a"}' || true
-	curl_sb /v1/bash/output --max-time 0.3 -d '{"session_id":"a","wait":true}' || true
+	# Not by curl_sb: the pid must be curl's own.
+	curl -s --unix-socket "$SOCK" http://localhost/v1/bash/exec \
+		-d '{"command":"echo on; read x; echo $x","session_id":"a"}' 3>&- &
+	client=$!
+	wait_until output_has a '.data.stdout == "on\n"'
+	kill "$client"
+	wait "$client" || [ $? = 143 ]
+	# that one is there does not show; it must not matter if it comes too late
+	curl_sb /v1/bash/output --max-time 1 -d '{"session_id":"a","wait":true,"offset":3}' || [ $? = 28 ]
 	post write '{"session_id":"a","input":"alive\n"}' 200
-	wait_until output_has a '.data.stdout == "alive\n" and .data.command.status == "completed"'
+	wait_until output_has a '.data.stdout == "on\nalive\n" and .data.command.status == "completed"'
 	sandboxd_stop
-}
-
-@test "bash: a fork bomb ends and the server goes on" {
-	sandboxd_start --dialect 1.9 --max-processes 200
-	post exec '{"command":"b() { b | b & }; b; sleep 1","session_id":"a","hard_timeout":5}' 200
-	wait_until bomb_is_over
-	sandboxd_stop
-}
-
-bomb_is_over() {
-	api POST /v1/bash/exec '{"command":"ls -d /proc/[0-9]* | wc -l","session_id":"b"}' &&
-		jq -e '.data.stdout // "999" | tonumber < 20' <<<"$BODY" >/dev/null
 }
 
 @test "bash: limits of a command" {

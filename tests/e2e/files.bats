@@ -526,11 +526,10 @@ slow_lines() {
 	bad 400 grep path "$P" pattern "$COSTLY" multiline :true
 }
 
-@test "search and grep end when their clients have gone" {
+# abandoned: four costly requests whose clients go.
+abandoned() {
 	local i pids=()
 
-	use 1.9
-	slow_lines 20 >"$D/t"
 	for i in grep search grep search; do
 		if [ $i = grep ]; then
 			i=$(req path "$P" pattern "$COSTLY" max_file_size 64M multiline :true)
@@ -545,8 +544,18 @@ slow_lines() {
 	for i in "${pids[@]}"; do
 		wait "$i" || [ $? = 28 ]
 	done
+}
+
+@test "search and grep end when their clients have gone" {
+	use 1.9
+	slow_lines 20 >"$D/t"
+	# By themselves they would end soon after that: no longer, but the machine may be late once.
 	CURL_MAX_TIME=3
-	ok list path "$P"
+	for _ in 1 2 3; do
+		abandoned
+		ok list path "$P" && return
+	done
+	return 1
 }
 
 @test "search and grep end when the server stops" {
@@ -706,13 +715,14 @@ slow_lines() {
 
 @test "grep: many matches in one text take no time" {
 	use 1.9
-	yes x | head -c 1000000 >"$D/valid"
+	# so much that it takes minutes if each match looks at all of it
+	yes x | head -c 20000000 >"$D/valid"
 	{ cat "$D/valid"; printf '\xff'; } >"$D/latin"
 	# shellcheck disable=SC2034 # for curl_sb
-	CURL_MAX_TIME=3
-	ok grep path "$P/valid" pattern x multiline :true max_results :10000
+	CURL_MAX_TIME=$((20 * SLOW))
+	ok grep path "$P/valid" pattern x multiline :true max_file_size 64M max_results :10000
 	j '.data | .match_count == 10000 and .truncated and .matches[9999].line_number == 10000'
-	ok grep path "$P/latin" pattern x multiline :true max_file_size 2M offset :20000
+	ok grep path "$P/latin" pattern x multiline :true max_file_size 64M offset :20000
 	j '.data.match_count == 500 and .data.matches[0].line_number == 20001'
 }
 

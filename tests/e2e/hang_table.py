@@ -171,15 +171,18 @@ class Child:
         state = prepare(directory) if prepare else None
         signal.signal(signal.SIGINT, signal.SIG_DFL if self.name in PAGES else on_signal)
         os.write(out, b"ready\n")
-        os.read(self.go_r, 1)
+        said = None
         try:
-            act(directory, state)
-            said = "ok"
+            os.read(self.go_r, 1)
+            try:
+                act(directory, state)
+                said = "ok"
+            except OSError as e:
+                said = errno.errorcode[e.errno]
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         except Interrupted:
-            said = "EINTR"
-        except OSError as e:
-            said = errno.errorcode[e.errno]
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+            # It may come when the operation has just ended otherwise.
+            said = said or "EINTR"
         os.write(out, said.encode() + b"\n")
         os._exit(0)
 

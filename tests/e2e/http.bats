@@ -210,8 +210,8 @@ raw() {
 }
 
 @test "--idle-exit waits for requests and commands, then ends with status 0" {
-	sandboxd_start --idle-exit 2
-	api POST /v1/bash/exec '{"command":"sleep 2.5; echo done"}'
+	sandboxd_start --idle-exit 6
+	api POST /v1/bash/exec '{"command":"sleep 7; echo done"}'
 	j '.data.stdout == "done\n"'
 	wait_until pid_gone "$SANDBOXD_PID"
 	wait "$SANDBOXD_PID"

@@ -209,6 +209,7 @@ end_pods() {
 	mkdir "$M"
 	# In a mount namespace of its own, so that nobody else has these names.
 	run unshare -m --propagation private bash -eu <<-END
+		umount -a -l -t fuse.threadfs || true # of others: their daemons would not end
 		mount --bind "$T/hosts" /etc/hosts
 		export http_proxy=http://127.0.0.1:9 all_proxy=http://127.0.0.1:9
 		"$THREADFS" mount --config "$CONFIG" "$M" 3>&-
@@ -239,6 +240,7 @@ end_pods() {
 	M=$T/m
 	mkdir "$M"
 	run "${PROVISIONER_IN[@]}" unshare -m --propagation private bash -eu <<-END
+		umount -a -l -t fuse.threadfs || true # of others: their daemons would not end
 		mount --bind "$T/hosts" /etc/hosts
 		"$THREADFS" mount --config "$CONFIG" -o timeout=5,start_timeout=5 "$M" 3>&-
 		(mkdir "$M/threads/a" && echo hello >"$M/threads/a/outputs/f") || echo refused

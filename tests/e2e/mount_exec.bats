@@ -24,11 +24,6 @@ op() {
 	"$PYTHON" "$BATS_TEST_DIRNAME/../lib/op.py" "$@"
 }
 
-# So many requests wait for something in the mount.
-waiting() {
-	[ "$(jq .totals.waiting "$M/.ctl/status.json")" -ge "$1" ]
-}
-
 # interruptible CMD…: in the background, where shells ignore SIGINT for their children.
 interruptible() {
 	spawn env --default-signal=INT "$@"

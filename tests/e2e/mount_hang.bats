@@ -24,11 +24,6 @@ op() {
 	"$PYTHON" "$BATS_TEST_DIRNAME/../lib/op.py" "$@"
 }
 
-# So many requests wait for something in the mount.
-waiting() {
-	[ "$(jq .totals.waiting "$M/.ctl/status.json")" -ge "$1" ]
-}
-
 # hold NAME DIR: $HELD[NAME] is a path to DIR that needs no lookup. Those who look up
 # one name together wait for each other in the kernel, where nobody can interrupt them.
 hold() {
@@ -290,15 +285,15 @@ is_stopped() {
 	done >/dev/null
 	cd "$M"
 	wait_until waiting 20
-	timeout 5 ls -l threads >/dev/null
-	timeout 5 df . >/dev/null
-	timeout 5 cat .ctl/status .ctl/metrics .ctl/config README >/dev/null
-	timeout 5 cat "${HELD[ctl]}/status" "${HELD[ctl]}/status.json" "${HELD[ctl]}/transfers" >/dev/null
-	[ "$(timeout 5 cat threads/other/outputs/f)" = theirs ]
-	timeout 5 sh -c 'echo new >threads/other/outputs/g; ls -lR threads/other >/dev/null'
-	[ "$(timeout 5 "$THREADFS" exec threads/other -- cat outputs/g)" = new ]
-	timeout 10 mkdir threads/third
-	timeout 10 "$THREADFS" status "$M" >/dev/null
+	timeout 30 ls -l threads >/dev/null
+	timeout 30 df . >/dev/null
+	timeout 30 cat .ctl/status .ctl/metrics .ctl/config README >/dev/null
+	timeout 30 cat "${HELD[ctl]}/status" "${HELD[ctl]}/status.json" "${HELD[ctl]}/transfers" >/dev/null
+	[ "$(timeout 30 cat threads/other/outputs/f)" = theirs ]
+	timeout 30 sh -c 'echo new >threads/other/outputs/g; ls -lR threads/other >/dev/null'
+	[ "$(timeout 30 "$THREADFS" exec threads/other -- cat outputs/g)" = new ]
+	timeout 30 mkdir threads/third
+	timeout 30 "$THREADFS" status "$M" >/dev/null
 	kill -0 "$stuck"
 	cont_sandbox
 	wait_until pid_gone "$stuck"

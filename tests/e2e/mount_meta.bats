@@ -11,19 +11,6 @@ teardown() {
 	teardown_mount
 }
 
-# Waits until the sandbox tells of changes; fails where it cannot (1.0 has no watch).
-watched() {
-	grep -q '^watch *live' "$W/.ctl/status"
-}
-
-no_watch() {
-	grep -q '^watch *unsupported' "$W/.ctl/status"
-}
-
-watch_settled() {
-	watched || no_watch
-}
-
 # count NAME: one of the mount's counters. Asking costs some requests itself: those of
 # two calls in a row are the same.
 count() {
@@ -48,16 +35,6 @@ make_tree() {
 	local make="mkdir d\$d; (cd d\$d; seq -f f%.0f $2 | xargs touch)"
 
 	sandbox "mkdir workspace/tree; cd workspace/tree; for d in \$(seq $1); do $make; done; cd ../.."
-}
-
-# All that the sandbox has to tell so far has been told: nothing comes for a while.
-settled() {
-	local before=-1 now
-
-	while now=$(count watch_events) && [ "$now" != "$before" ]; do
-		before=$now
-		sleep 0.5
-	done
 }
 
 quiet() {

@@ -75,7 +75,9 @@ use_it() {
 		(.requests | add) > 5 and (.sandbox | add) > 1' "$M/.ctl/status.json"
 	jq -e '.totals.cache | .lookup.hits + .lookup.misses > 0' "$M/.ctl/status.json"
 	# What is watched is not asked for again.
-	jq -e '.threads[0].watch == "live"' "$M/.ctl/status.json" || return 0
+	wait_until watch_settled
+	watched || return 0
+	settled
 	hits=$(metric 'threadfs_cache_hits_total{operation="readdir"}')
 	before=$(metric 'threadfs_cache_misses_total{operation="readdir"}')
 	ls outputs >/dev/null

@@ -14,14 +14,16 @@ teardown() {
 	teardown_mount
 }
 
-# write_and_wait PATH MODE BYTES-FILE: opens it, writes, and stays.
+# write_and_wait PATH MODE BYTES-FILE: opens it, writes, and stays; returns when it has written.
 write_and_wait() {
 	spawn "$PYTHON" -I -S -c '
-import sys, time
+import os, sys, time
 f = open(sys.argv[1], sys.argv[2])
 f.write(open(sys.argv[3], "rb").read())
 f.flush()
-time.sleep(600)' "$@"
+open(sys.argv[4] + "/written.%d" % os.getpid(), "w").close()
+time.sleep(600)' "$@" "$T"
+	wait_until test -e "$T/written.$SPAWN_PID"
 }
 
 # noted N: so many records are there.
@@ -55,11 +57,13 @@ server() {
 	server_of "$(jq .pid .ctl/status.json)"
 }
 
-# A mount that waits two seconds for its sandbox, which is stopped: $server; and a file for it, $T/a.
+# A mount that waits five seconds for its sandbox, which is stopped: $server; and a file for it, $T/a.
 stand_still() {
 	mount_stop
-	again -o timeout=2
+	again -o timeout=5
 	head -c 500000 /dev/urandom >"$T/a"
+	ls outputs >/dev/null
+	wait_until watch_settled # at its start everything is asked for again
 	ls outputs >/dev/null
 	server=$(server)
 	kill -STOP "$server"
@@ -84,7 +88,7 @@ stand_still() {
 	write_and_wait outputs/log ab "$T/tiny"
 	wait_until noted 6
 	wait_until jq -e '.pending | map(select(.record)) | length >= 5' .ctl/status.json
-	sleep 0.5 # every acknowledged write older than a quarter of a second
+	sleep 1 # every acknowledged write older than a quarter of a second
 	[ "$(stat -c %a "$CACHE/pending")" = 700 ]
 	[ "$(stat -c %a "$CACHE"/pending/* | sort -u)" = 600 ]
 	kill_daemon
@@ -112,7 +116,7 @@ stand_still() {
 	spawn sh -c 'head -c 60000000 "$1"; exec sleep 600' - "$T/big" >outputs/big
 	wait_until noted 1
 	wait_until has_size 60000000 outputs/big
-	sleep 0.5
+	sleep 1
 	kill_daemon
 	again
 	wait_until noted 0
@@ -129,13 +133,16 @@ stand_still() {
 import os, sys, time
 f = open(sys.argv[1], "wb")
 f.write(open(sys.argv[2], "rb").read())
+f.flush()
 while not os.path.exists(sys.argv[3]):
     time.sleep(0.05)
 f.close()' outputs/a "$T/a" "$T/go"
 	wait_until noted 1
+	wait_until has_size 500000 outputs/a
 	kill -STOP "$server"
 	touch "$T/go"
-	sleep 0.5
+	wait_until waiting 1
+	sleep 1
 	kill_daemon
 	again
 	kill -CONT "$server"
@@ -154,7 +161,7 @@ f.close()' outputs/a "$T/a" "$T/go"
 	write_and_wait outputs/new wb "$T/mine"
 	write_and_wait outputs/same wb "$T/same"
 	wait_until noted 3
-	sleep 0.5
+	sleep 1
 	kill_daemon
 	echo theirs >"$DATA/users/default/threads/demo/user-data/outputs/f"
 	echo theirs >"$DATA/users/default/threads/demo/user-data/outputs/new"
@@ -174,8 +181,9 @@ f.close()' outputs/a "$T/a" "$T/go"
 	[ "$(ls outputs | wc -l)" = 5 ]
 }
 
-# stop_when_uploading: in the background; the server ($server) stands still as soon as a file comes to it
-# that has no name yet. The mount has just that to do, so this must not be late.
+# stop_when_uploading: in the background, from before the mount that uploads is there; the server ($server)
+# stands still as soon as a file comes to it that has no name yet. The mount has just that to do, so this
+# must not be late.
 stop_when_uploading() {
 	spawn "$PYTHON" -I -S -c '
 import os, signal, stat, sys, time
@@ -201,10 +209,11 @@ os.kill(pid, signal.SIGSTOP)' "$server"
 	head -c 300000000 /dev/urandom >"$T/mine"
 	for name in host save; do
 		echo old >outputs/f
+		[ $name = host ] || echo theirs >outputs/f.new
 		write_and_wait outputs/f wb "$T/mine"
 		wait_until noted 1
 		wait_until has_size 300000000 outputs/f
-		sleep 0.5
+		sleep 1
 		server=$(server)
 		kill_daemon
 		stop_when_uploading
@@ -214,7 +223,8 @@ os.kill(pid, signal.SIGSTOP)' "$server"
 			echo theirs >"$HOST/f"
 		else
 			# as editors save: a new file gets the name
-			spawn sh -c 'echo theirs >outputs/f.new && mv outputs/f.new outputs/f'
+			spawn mv outputs/f.new outputs/f
+			wait_until waiting 1
 		fi
 		kill -CONT "$server"
 		wait_for 60 noted 0
@@ -231,7 +241,7 @@ os.kill(pid, signal.SIGSTOP)' "$server"
 	write_and_wait $'outputs/\e[31mred' wb "$T/c"
 	write_and_wait outputs/b wb "$T/c"
 	wait_until noted 2
-	sleep 0.5
+	sleep 1
 	# somebody has them: they are his
 	run "$THREADFS" recover --cache "$CACHE" --discard --all
 	[ "$status" = 1 ]
@@ -333,7 +343,7 @@ os.kill(pid, signal.SIGSTOP)' "$server"
 	printf 'content' >"$T/c"
 	write_and_wait outputs/d/f wb "$T/c"
 	wait_until noted 1
-	sleep 0.5
+	sleep 1
 	kill_daemon
 	rm -r "$DATA/users/default/threads/demo/user-data/outputs/d"
 	again
@@ -373,7 +383,7 @@ f.close()' outputs/a "$T/a"
 	write_and_wait outputs/d/h wb "$T/c"
 	write_and_wait outputs/e/g wb "$T/c"
 	wait_until noted 3
-	sleep 0.5
+	sleep 1
 	kill_daemon
 	rm -r "$DATA/users/default/threads/demo/user-data/outputs/"{d,e}
 	again

@@ -54,7 +54,7 @@ mount_as_user() {
 # user BODY: a function, run by a shell of that user in the thread's directory.
 user() {
 	as_user env THREADFS="$THREADFS" M="$M" T="$T" SLOW="$SLOW" bash -euc "
-		$(declare -f "$1" another_server make_repository wait_for wait_until pid_gone)
+		$(declare -f "$1" another_server make_repository wait_for wait_until pid_gone server_of kill_sandbox)
 		cd \"\$M\"
 		set -x
 		$1" 3>&-
@@ -200,8 +200,7 @@ dead_body() {
 	mkdir threads/demo
 	echo content >threads/demo/outputs/f
 	pid=$(jq .pid threads/demo/.ctl/status.json)
-	kill -KILL "$pid"
-	wait_until pid_gone "$pid"
+	kill_sandbox "$pid"
 	[ "$(cat threads/demo/outputs/f)" = content ]
 	mkdir threads/demo/uploads/after # what was read may have come from the cache
 	wait_until another_server

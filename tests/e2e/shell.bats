@@ -264,14 +264,14 @@ next_works() {
 
 @test "no_change_timeout counts from the last output and leaves the command alone" {
 	sandboxd_start
-	api POST /v1/shell/sessions/create '{"id":"s","no_change_timeout":2}'
-	in_s 'for i in a b c; do echo $i; sleep 1.1; done
-		until [ -e /mnt/user-data/go ]; do sleep 0.02; done; echo d'
-	gives no_change_timeout -1 $'a\nb\nc'
+	api POST /v1/shell/sessions/create '{"id":"s","no_change_timeout":4}'
+	in_s 'for i in a b c d; do echo $i; sleep 1.5; done
+		until [ -e /mnt/user-data/go ]; do sleep 0.02; done; echo e'
+	gives no_change_timeout -1 $'a\nb\nc\nd'
 	touch "$DATA/go"
 	wait_until idle
-	expect 200 '.data.output == "a\nb\nc\nd"' '.data.exit_code == 0'
-	in_s 'sleep 2.5; echo done' '{"no_change_timeout":60}'
+	expect 200 '.data.output == "a\nb\nc\nd\ne"' '.data.exit_code == 0'
+	in_s 'sleep 4.5; echo done' '{"no_change_timeout":60}'
 	gives completed 0 'done'
 	sandboxd_stop
 }
@@ -510,13 +510,24 @@ not_runs() { ! runs "$1"; }
 	sandboxd_stop
 }
 busy() { ! idle; }
+says() { busy && [ "$(jq -r .data.output <<<"$BODY")" = "$1" ]; }
 begun() { idle || [ "$(jq -r .data.output <<<"$BODY")" = begun ]; }
 
 @test "a client that goes away leaves the command running" {
+	local client rc=0
+
 	sandboxd_start
 	named s
-	CURL_MAX_TIME=0.3 in_s 'echo on; sleep 2; echo on and on' || true
-	[ "$HTTP" = 000 ]
+	# Not by curl_sb: the pid must be curl's own.
+	curl -s --unix-socket "$SOCK" http://localhost/v1/shell/exec -d '{"id":"s","command":
+		"echo on; until [ -e /mnt/user-data/go ]; do sleep 0.02; done; echo on and on"}' >"$T/exec.json" 3>&- &
+	client=$!
+	wait_until says on
+	kill "$client"
+	wait "$client" || rc=$?
+	[ "$rc" = 143 ]
+	[ ! -s "$T/exec.json" ]
+	touch "$DATA/go"
 	wait_until idle
 	expect 200 '.data.output == "on\non and on"' '.data.exit_code == 0'
 	CURL_MAX_TIME=0.3 api POST /v1/shell/wait '{"id":"s"}' || true
@@ -525,19 +536,24 @@ begun() { idle || [ "$(jq -r .data.output <<<"$BODY")" = begun ]; }
 	sandboxd_stop
 }
 
-# sse PATH JSON: the stream in $T/sse
+# sse PATH JSON: the stream in $T/sse, as it comes
 sse() {
-	curl_sb "$1" -H 'Accept: text/event-stream' -d "$2" >"$T/sse"
+	curl_sb "$1" -N -H 'Accept: text/event-stream' -d "$2" >"$T/sse"
 }
 
 @test "server-sent events: exec in one piece or as it comes, view with keepalives" {
-	local end='data: {"end":true,"message":"No more output"}'
+	local end='data: {"end":true,"message":"No more output"}' stream
 
 	sandboxd_start
 	named s
 	sse /v1/shell/exec '{"id":"s","command":"echo 1; sleep 0.3; echo 2"}'
 	[ "$(cat "$T/sse")" = $': connected\n\ndata: {"output":"1\\n2"}\n\n'"$end" ]
-	sse /v1/shell/exec '{"id":"s","command":"echo 1; sleep 0.3; echo 2","async_mode":true}'
+	sse /v1/shell/exec '{"id":"s","async_mode":true,"command":
+		"echo 1; until [ -e /mnt/user-data/go ]; do sleep 0.02; done; echo 2"}' 3>&- &
+	stream=$!
+	wait_until grep -q '"output":"1' "$T/sse"
+	touch "$DATA/go"
+	wait "$stream"
 	[ "$(cat "$T/sse")" = $': connected\n\ndata: {"output":"1\\n"}\n\ndata: {"output":"2\\n"}\n\n'"$end" ]
 	sse /v1/shell/exec '{"id":"s","command":"true"}'
 	[ "$(cat "$T/sse")" = $': connected\n\n'"$end" ]
@@ -590,7 +606,7 @@ rss_kib() {
 }
 
 @test "streams nobody reads do not hold their commands' outputs" {
-	local before id n=0
+	local before id n=0 streams
 
 	# A sanitizer keeps freed memory for a while.
 	export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=1
@@ -603,6 +619,7 @@ rss_kib() {
 		mkfifo "$T/hold$((++n))"
 		unread_streams 20 "{$id"'"command":"head -c 9M /dev/zero | tr \\\\0 x","truncate":false}' \
 			<"$T/hold$n" >"$T/held$n" 2>&1 3>&- &
+		streams=$!
 		exec {hold}>"$T/hold$n"
 		wait_for $((60 * SLOW)) grep -q held "$T/held$n"
 		sh_exec 'echo next'
@@ -611,7 +628,7 @@ rss_kib() {
 		# 64 MiB of old outputs and the latest of up to 10 sessions.
 		[ $(($(rss_kib) - before)) -lt 300000 ]
 		exec {hold}>&-
-		wait $!
+		wait "$streams"
 	done
 	sandboxd_stop
 }

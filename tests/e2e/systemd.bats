@@ -78,8 +78,8 @@ heard() {
 	kill -KILL "$(pgrep -P "$MANAGER")"
 	wait_for $((30 * SLOW)) heard EXIT=-9
 	rm "$T/notify"
-	stat -f "$M" || umount -l -q "$M" # it may be gone with its daemon
-	not_mounted "$M"
+	stat -f "$M" || umount -l -q "$M" || true # the guardian may be first
+	wait_until not_mounted "$M"
 	notified "$T/notify" -o "$(opts)" "$M"
 	wait_for $((30 * SLOW)) heard READY=1
 	[ "$(cat "$M/threads/demo/outputs/x")" = kept ]
@@ -115,11 +115,12 @@ heard() {
 }
 
 # mount(8) looks for its helpers in /sbin only: it gets one there, in a mount namespace that
-# ends with the test.
+# ends with the test. Not one that keeps the mounts of other tests: their daemons would not end.
 in_namespace() {
 	mkdir -p "$T/sbin"
 	ln -sf "$THREADFS" "$T/sbin/mount.threadfs"
 	unshare --mount --propagation private bash -euc '
+		umount -a -l -t fuse.threadfs || true
 		mount -t overlay overlay -o "lowerdir=$T/sbin:$(realpath /sbin)" "$(realpath /sbin)" || exit 77
 		'"$1" _ "${@:2}" 3>&-
 }

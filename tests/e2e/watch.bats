@@ -461,7 +461,7 @@ root() {
 subscribers() { api GET /v1/file/watch && [[ $BODY == *"\"subscriber_count\":$1,"* ]]; }
 
 polls() {
-	local first
+	local first long
 
 	watch
 	first=$CURSOR
@@ -479,16 +479,18 @@ polls() {
 	done
 	curl_sb "/v1/file/watch/$ID/poll" -H 'Content-Type: application/json' \
 		-d "{\"cursor\":$CURSOR,\"timeout\":60}" >"$T/long" 3>&- &
+	long=$!
 	wait_until subscribers 1
 	mkdir "$H/wake"
-	wait $!
+	wait "$long"
 	[ "$(jq -r '.data // . | .events[].relative_path' "$T/long")" = wake ]
 	curl_sb "/v1/file/watch/$ID/poll" -H 'Content-Type: application/json' \
 		-d "{\"cursor\":$((CURSOR + 1)),\"timeout\":60}" >"$T/long" 3>&- &
+	long=$!
 	wait_until subscribers 1
 	api DELETE "/v1/file/watch/$ID"
 	expect 200 '.data.status == "stopped"'
-	wait $!
+	wait "$long"
 	[ "$(jq -r .detail.code "$T/long")" = WATCHER_NOT_FOUND ]
 }
 @test "polls: limit, cursor, long poll, a watcher that ends" { both polls; }
@@ -521,11 +523,12 @@ stream() {
 	saw "create two"
 	CURL_MAX_TIME=30 curl_sb "/v1/file/watch/$ID/events" -N -H "Last-Event-ID: $ID:$seq" \
 		>"$T/sse2" 3>&- &
+	pid=$!
 	wait_until grep -q '"relative_path":"two"' "$T/sse2"
 	frames "$T/sse2" | jq -es ".[0].relative_path == \"two\" and .[0].is_dir == $NO"
 	refute grep -q '"relative_path":"one"' "$T/sse2"
 	api DELETE "/v1/file/watch/$ID"
-	wait $!
+	wait "$pid"
 	api GET "/v1/file/watch/$ID/events"
 	failed 404 WATCHER_NOT_FOUND
 }
@@ -588,7 +591,7 @@ busy() {
 	watch
 	(cd "$H" && seq 4000 | xargs -n 200 touch && mkdir -p deep/er) 3>&- &
 	for _ in {1..20}; do
-		api GET /v1/file/watch '' --max-time 2
+		api GET /v1/file/watch '' --max-time 15
 		expect 200
 	done
 	wait $!

@@ -540,6 +540,13 @@ static void test_old_ones_are_forgotten(void **state)
 	fsrig_run(r, put, c);
 }
 
+static bool has_run(void *ctx)
+{
+	struct stat st;
+
+	return stat(fsrig_host_path(ctx, "ran"), &st) == 0 && st.st_size > 0;
+}
+
 /* The sandbox dies: the command is lost, is not run again, and nobody hangs. */
 static void test_sandbox_dies(void **state)
 {
@@ -548,6 +555,7 @@ static void test_sandbox_dies(void **state)
 	struct command *b = start(r, &in_shell, "echo x >>ran");
 	struct reading x = { .command = a, .which = JOB_OUT };
 
+	assert_true(fsrig_wait(r, has_run, r));
 	assert_int_equal(rig_destroy(r->thread->tenant), 0);
 	wait_over(r, a);
 	wait_over(r, b);

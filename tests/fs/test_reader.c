@@ -1089,6 +1089,16 @@ static void open_watched(struct fsrig *r, struct file *f, const char *name)
 	assert_int_equal(f->error, 0);
 }
 
+/* A watched file, of which one page in the middle has been read. */
+static void open_watched_and_jump(struct fsrig *r, struct file *f)
+{
+	char to[4096];
+
+	make_file(r, "a", 3 * MIB, 1);
+	open_watched(r, f, "a");
+	assert_int_equal(read_at(f, to, 4096, MIB), 4096);
+}
+
 /* How many commands it took to read all of a file that is watched. */
 static size_t commands_to_read(struct fsrig *r, uint64_t size, unsigned seed)
 {
@@ -1159,6 +1169,24 @@ static void test_watched_and_told(void **state)
 	assert_int_equal(read_at(&f, to, 4096, MIB), 4096);
 	make_file(r, "c", 3 * MIB, 5);
 	fsrig_run(r, do_tell, f.node);
+	assert_int_equal(read_at(&f, to, 4096, 2 * MIB), -ESTALE);
+	close_file(&f);
+}
+
+/* What the server calls the version outlives a look that found it unchanged. */
+static void test_watched_and_told_late(void **state)
+{
+	struct fsrig *r = *state;
+	struct file f;
+	char to[4096];
+
+	if (!has_ranges(r))
+		return;
+	open_watched_and_jump(r, &f);
+	fsrig_run(r, do_tell, f.node); /* of its making */
+	assert_int_equal(read_at(&f, to, 4096, 3 * MIB), 0);
+	fsrig_run(r, do_watch, &f);
+	make_file(r, "a", 3 * MIB, 2);
 	assert_int_equal(read_at(&f, to, 4096, 2 * MIB), -ESTALE);
 	close_file(&f);
 }
@@ -1360,9 +1388,7 @@ static void test_watched_and_replaced(void **state)
 
 	if (!has_ranges(r))
 		return;
-	make_file(r, "a", 3 * MIB, 1);
-	open_watched(r, &f, "a");
-	assert_int_equal(read_at(&f, to, 4096, MIB), 4096);
+	open_watched_and_jump(r, &f);
 	make_file(r, "b", 3 * MIB, 2);
 	assert_int_equal(rename(fsrig_host_path(r, "b"), fsrig_host_path(r, "a")), 0);
 	assert_int_equal(read_at(&f, to, 4096, 2 * MIB), -ESTALE);
@@ -1403,6 +1429,7 @@ int main(void)
 		FSRIG_TEST(test_keep),
 		FSRIG_TEST(test_watched),
 		FSRIG_TEST(test_watched_and_told),
+		FSRIG_TEST(test_watched_and_told_late),
 		FSRIG_TEST(test_watched_and_replaced),
 		FSRIG_TEST(test_suspect_and_no_answer),
 		FSRIG_TEST(test_suspect_more_often_than_answers_come),

@@ -390,6 +390,15 @@ static bool has_failed(void *ctx)
 	       (v.state == SALVAGE_WAITS && v.error);
 }
 
+/* In one job: it may be under way again in the next. */
+static bool close_failed(void *ctx)
+{
+	if (!has_failed(ctx))
+		return false;
+	do_close_ledger(ctx);
+	return true;
+}
+
 static bool is_stuck(void *ctx)
 {
 	struct salvage_view v;
@@ -411,9 +420,8 @@ static void test_append_without_an_answer(void **state)
 	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .take_bytes = 10, .action = ROGUE_CLOSE);
 	open_ledger(r);
 	fsrig_run(r, do_salvage, r);
-	assert_true(fsrig_wait(r, has_failed, r));
+	assert_true(fsrig_wait(r, close_failed, r));
 	rogue_clear(r->f->rogue);
-	fsrig_run(r, do_close_ledger, r);
 	save(r);
 	assert_true(holds(r, "log", "one"));
 	assert_true(has_beside(r, "log", "two"));

@@ -168,25 +168,40 @@ static void do_orphan(void *ctx)
 	node_detach(f->n);
 }
 
+struct flushed_orphan {
+	struct staged *f;
+	struct flushed w;
+};
+
+/* In one go, so that nothing of it is sent. */
+static void do_flush_and_orphan(void *ctx)
+{
+	struct flushed_orphan *o = ctx;
+
+	do_flush(&o->w);
+	do_orphan(o->f);
+}
+
+/* Without a flush, before it is sent, and while it is under way. */
 static void test_orphan(void **state)
 {
 	struct fsrig *r = *state;
-	struct flushed w;
 
 	for (unsigned i = 0; i < 3; i++) {
 		struct staged f = open_new(r, "x");
+		struct flushed_orphan o = { &f, { .op.done = on_flushed, .s = f.s } };
 		size_t before;
 
 		assert_int_equal(write_at(&f, 0, "abc", 3), 0);
 		ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .hold_ms = ROGUE_UNTIL_RELEASED,
 			  .times = 1);
-		if (i > 0)
-			begin_flush(&f, &w);
-		if (i > 1)
+		if (i > 1) {
+			begin_flush(&f, &o.w);
 			assert_true(rogue_wait_for(r->f->rogue, NULL, UP_ROUTE, 1, 20000));
-		fsrig_run(r, do_orphan, &f);
+		}
+		fsrig_run(r, i == 1 ? do_flush_and_orphan : do_orphan, i == 1 ? (void *)&o : &f);
 		if (i > 0)
-			assert_int_equal(end_flush(&f, &w), 0);
+			assert_int_equal(end_flush(&f, &o.w), 0);
 		rogue_clear(r->f->rogue);
 		rogue_release(r->f->rogue);
 		before = rogue_count(r->f->rogue, NULL, UP_ROUTE);

@@ -22,7 +22,8 @@
 
 enum {
 	READY_MS = 20000,
-	STOP_MS = 5000,
+	STOP_MS = 20000,
+	KILL_MS = 5000,
 	MAX_ARGS = 64,
 	MAX_LOG = 16 * 1024 * 1024,
 };
@@ -343,7 +344,7 @@ void daemon_kill(struct daemon *d, int sig)
 		kill(d->pid, sig);
 	if (!wait_end(d, STOP_MS)) {
 		kill(d->pid, SIGKILL);
-		wait_end(d, STOP_MS);
+		wait_end(d, KILL_MS);
 	}
 	wait_deaf(d);
 }
@@ -393,7 +394,7 @@ int daemon_stop(struct daemon *d)
 		kill(d->pid, SIGTERM);
 		if (!wait_end(d, STOP_MS)) {
 			kill(d->pid, SIGKILL);
-			wait_end(d, STOP_MS);
+			wait_end(d, KILL_MS);
 		}
 	}
 	verdict = judge(d);

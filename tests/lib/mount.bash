@@ -185,6 +185,35 @@ sandbox() {
 	return "${code:-254}"
 }
 
+# waiting N: so many requests wait for something in the mount.
+waiting() {
+	[ "$(jq .totals.waiting "$M/.ctl/status.json")" -ge "$1" ]
+}
+
+# watched: the sandbox of $W tells of changes; no_watch: it cannot (1.0); watch_settled: one of both.
+watched() {
+	grep -q '^watch *live' "$W/.ctl/status"
+}
+
+no_watch() {
+	grep -q '^watch *unsupported' "$W/.ctl/status"
+}
+
+watch_settled() {
+	watched || no_watch
+}
+
+# settled: all that sandboxes have to tell so far has been told: nothing comes for a while.
+settled() {
+	local before=-1 now
+
+	while now=$(awk '$1 == "threadfs_watch_events_total" { print $2 }' "$M/.ctl/metrics") &&
+		[ "$now" != "$before" ]; do
+		before=$now
+		sleep 0.5
+	done
+}
+
 # spawn CMD…: in the background, and ended by teardown if it still runs; sets SPAWN_PID.
 spawn() {
 	"$@" 3>&- &
@@ -242,8 +271,9 @@ mount_ended() {
 	fi
 	MOUNT_PID=
 	if [ "${MOUNT_NAME:-m}" = m ]; then # a second one may share them
-		left=$(sandbox_processes_)
-		if [ -n "$left" ]; then
+		# Those that were killed end when the kernel gets there.
+		if ! wait_for $((20 * SLOW)) no_sandbox_process_ 2>/dev/null; then
+			left=$(sandbox_processes_)
 			echo "of its sandboxes are left:" >&2
 			ps -o pid=,args= -p "$(paste -sd, <<<"$left")" >&2
 			return 1
@@ -269,6 +299,10 @@ sandbox_processes_() {
 		file=${file#/proc/}
 		echo "${file%/mountinfo}"
 	done
+}
+
+no_sandbox_process_() {
+	[ -z "$(sandbox_processes_)" ]
 }
 
 # mount_log_clean: fails when the log has lines at error level that nobody expects,

@@ -55,22 +55,28 @@ static inline int redis_free_port(void)
 	return ntohs(a.sin_port);
 }
 
-static inline void redis_connect(struct redis *r)
+/* Returns whether it is there; not, if it has ended. */
+static inline bool redis_connect(struct redis *r)
 {
 	for (int64_t until = clock_ms() + 20000;;) {
 		r->c = redisConnectUnix(r->socket);
 		assert_non_null(r->c);
 		if (!r->c->err)
 			break;
-		redisFree(r->c);
+		redisFree(STEAL(r->c));
+		if (waitpid(r->pid, NULL, WNOHANG) == r->pid) {
+			r->pid = 0;
+			return false;
+		}
 		assert_true(clock_ms() < until);
 		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 	}
 	fcntl(r->c->fd, F_SETFD, FD_CLOEXEC);
+	return true;
 }
 
-/* Again, empty, where it was. */
-static inline void redis_restart(struct redis *r)
+/* Returns whether it runs. */
+static inline bool redis_launch(struct redis *r)
 {
 	char port[8];
 	const char *argv[] = { "redis-server",
@@ -101,20 +107,30 @@ static inline void redis_restart(struct redis *r)
 			execv(program, (char *const *)argv);
 		_exit(127);
 	}
-	redis_connect(r);
+	return redis_connect(r);
+}
+
+/* Again, empty, where it was. */
+static inline void redis_restart(struct redis *r)
+{
+	assert_true(redis_launch(r));
 }
 
 /* dir: where its files are, of the test. */
 static inline struct redis redis_start(const char *dir, bool tcp)
 {
 	struct redis r = { 0 };
+	int tries = 0;
 
 	snprintf(r.dir, sizeof(r.dir), "%s", dir);
 	snprintf(r.socket, sizeof(r.socket), "%s/redis", dir);
 	snprintf(r.log, sizeof(r.log), "%s/redis.log", dir);
 	snprintf(r.url, sizeof(r.url), "unix://%s", r.socket);
-	r.port = tcp ? redis_free_port() : 0;
-	redis_restart(&r);
+	/* Somebody else may have taken a port that was free a moment ago. */
+	do {
+		assert_true(tries++ < 10);
+		r.port = tcp ? redis_free_port() : 0;
+	} while (!redis_launch(&r));
 	return r;
 }
 

@@ -435,6 +435,8 @@ const struct rogue_rule *rogue_match(struct conn *c)
 		found = want;
 		break;
 	}
+	c->rec->ruled = true;
+	pthread_cond_broadcast(&r->changed);
 	unlock(&r->lock);
 	return found;
 }
@@ -593,9 +595,11 @@ void rogue_record_end(struct conn *c)
 	c->rec = NULL;
 	if (rec) {
 		rec->ended = ++r->events;
+		rec->ruled = true;
 		rec->q.end_ms = clock_ms();
 		rec->q.status = c->status;
 		r->in_flight--;
+		pthread_cond_broadcast(&r->changed);
 	}
 	unlock(&r->lock);
 }
@@ -640,6 +644,16 @@ size_t rogue_count(struct rogue *r, const char *method, const char *path)
 	return rogue_count_body(r, method, path, "");
 }
 
+static bool has_ruled_locked(const struct rogue *r, const char *method, const char *path,
+			     size_t count) NEEDS(&r->lock)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->records_len; i++)
+		n += r->records[i]->ruled && matches(r->records[i], method, path);
+	return n >= count;
+}
+
 bool rogue_wait_for(struct rogue *r, const char *method, const char *path, size_t count,
 		    int timeout_ms)
 {
@@ -647,7 +661,7 @@ bool rogue_wait_for(struct rogue *r, const char *method, const char *path, size_
 	bool reached;
 
 	lock(&r->lock);
-	while (!(reached = count_locked(r, method, path, "") >= count) && wait_locked(r, &deadline))
+	while (!(reached = has_ruled_locked(r, method, path, count)) && wait_locked(r, &deadline))
 		;
 	unlock(&r->lock);
 	return reached;
@@ -657,7 +671,8 @@ static bool has_body_locked(const struct rogue *r, const char *method, const cha
 			    uint64_t bytes) NEEDS(&r->lock)
 {
 	for (size_t i = 0; i < r->records_len; i++)
-		if (matches(r->records[i], method, path) && r->records[i]->q.body_total >= bytes)
+		if (r->records[i]->ruled && matches(r->records[i], method, path) &&
+		    r->records[i]->q.body_total >= bytes)
 			return true;
 	return false;
 }

@@ -169,7 +169,8 @@ void rogue_close_connections(struct rogue *r, bool idle_only);
 size_t rogue_count(struct rogue *r, const char *method, const char *path);
 /* Those of them whose body has the text. */
 size_t rogue_count_body(struct rogue *r, const char *method, const char *path, const char *text);
-/* Waits until there are at least so many. Returns whether. */
+/* Waits until there are at least so many that have their rule: a later one does not get it. Returns
+ * whether. */
 bool rogue_wait_for(struct rogue *r, const char *method, const char *path, size_t count,
 		    int timeout_ms) MUST_CHECK;
 /* Waits until one of them has had at least so many bytes of body. Returns whether. */

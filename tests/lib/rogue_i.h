@@ -21,6 +21,7 @@ struct record {
 	struct rogue_request q; /* without body */
 	struct buf body;
 	uint64_t began, ended; /* of rogue->events; ended 0: under way */
+	bool ruled;            /* a rule has been found for it, or is not needed any more */
 };
 
 struct conn {

@@ -82,8 +82,9 @@ wait_for() {
 			failed=1
 			break
 		fi
-		# Nothing ever comes there: as sleep(1), which is one more process each time.
-		[ -n "$tick" ] || exec {tick}<> <(:)
+		# Nothing ever comes there: as sleep(1), which is one more process each time. One of
+		# <( ) would change the caller's $!.
+		[ -n "$tick" ] || exec {tick}<>/dev/udp/127.0.0.1/9
 		read -rt 0.02 -u "$tick" _ || true
 	done
 	[ -z "$tick" ] || exec {tick}>&-
@@ -189,6 +190,15 @@ sandboxd_stop() {
 # in between.
 server_of() {
 	pgrep -P "$(pgrep -P "$1")"
+}
+
+# kill_sandbox PID: returns when its server is gone, too, which ends after the one who watches it.
+kill_sandbox() {
+	local server
+
+	server=$(server_of "$1")
+	kill -KILL "$1"
+	wait_until pid_gone "$server"
 }
 
 # sandboxd_log_clean: fails when $SANDBOXD_LOG has suspicious lines.

@@ -87,8 +87,10 @@ static void test_program_that_is_never_ready(void **state)
 {
 	struct world *w = *state;
 
-	use_script(w, "echo 'sandboxd: error: still waiting'; sleep 1000", 500);
-	assert_start_fails(w, -ETIMEDOUT, "not ready within 500 ms; its last words: still waiting");
+	/* It has the time to say so. */
+	use_script(w, "echo 'sandboxd: error: still waiting'; sleep 1000", 3000);
+	assert_start_fails(w, -ETIMEDOUT,
+			   "not ready within 3000 ms; its last words: still waiting");
 	use_script(w, "sleep 1000", 500);
 	assert_start_fails(w, -ETIMEDOUT, "not ready within 500 ms");
 	/* Nonsense is no answer while there could be more of it. */

@@ -282,19 +282,19 @@ static void test_concurrent_claims_serialize_to_one_winner(void **state)
 
 /* ---- time ---- */
 
-/* Leases of 200 ms. */
+/* Leases of 2 s. */
 static void use_short_leases(struct fixture *f)
 {
 	struct ownership_config c = { .type = OWNERSHIP_REDIS,
 				      .redis_url = f->redis.url,
-				      .renewal_interval_s = 0.1,
+				      .renewal_interval_s = 1,
 				      .ttl_multiplier = 2 };
 
 	ownership_free(f->me);
 	ownership_free(f->peer);
 	f->me = open_store(f, &c);
 	f->peer = open_store(f, &c);
-	assert_int_equal(f->me->ttl_ms, 200);
+	assert_int_equal(f->me->ttl_ms, 2000);
 }
 
 static void test_claim_succeeds_once_a_lease_expires(void **state)
@@ -304,7 +304,7 @@ static void test_claim_succeeds_once_a_lease_expires(void **state)
 	use_short_leases(f);
 	assert_int_equal(get(f->peer, OWNERSHIP_CLAIM), 1);
 	assert_int_equal(get(f->me, OWNERSHIP_CLAIM), 0);
-	pause_ms(250);
+	pause_ms(2500);
 	/* Lapsed, not lost; and renewing does not take it back. */
 	assert_int_equal(get(f->peer, OWNERSHIP_RENEW), -1);
 	assert_string_equal(look(f, f->peer), "");
@@ -319,7 +319,7 @@ static void test_a_stale_teardown_marker_expires(void **state)
 	assert_int_equal(get(f->peer, OWNERSHIP_CONDEMN), 1);
 	assert_int_equal(get(f->peer, OWNERSHIP_RENEW), 0); /* does not keep it alive */
 	assert_int_equal(get(f->me, OWNERSHIP_TAKE), 0);
-	pause_ms(250);
+	pause_ms(2500);
 	assert_int_equal(get(f->me, OWNERSHIP_TAKE), 1);
 }
 
@@ -329,8 +329,8 @@ static void test_renew_extends_the_lease(void **state)
 
 	use_short_leases(f);
 	assert_int_equal(get(f->me, OWNERSHIP_TAKE), 1);
-	for (int i = 0; i < 8; i++) {
-		pause_ms(50);
+	for (int i = 0; i < 6; i++) {
+		pause_ms(500);
 		assert_int_equal(get(f->me, OWNERSHIP_RENEW), 1);
 	}
 	assert_string_equal(look(f, f->peer), "own:me");
@@ -536,13 +536,14 @@ static void test_a_store_that_stops_answering_and_comes_back(void **state)
 	begun = clock_ms();
 	for (size_t i = 0; i < N; i++)
 		begin(&q[i], f->me, OWNERSHIP_RENEW, ID);
-	assert_true(clock_ms() - begun < 1000); /* loop_run() waits for the loop */
+	/* loop_run() waits for the loop; an answer would be, for 5 s. */
+	assert_true(clock_ms() - begun < 4000);
 	for (size_t i = 0; i < N; i++) {
 		wait_for(&q[i]);
 		assert_int_equal(q[i].op.error, -ETIMEDOUT);
 		ownership_op_clear(&q[i].op);
 	}
-	assert_in_range(clock_ms() - begun, 4000, 9000);
+	assert_in_range(clock_ms() - begun, 4000, 20000);
 	kill(f->redis.pid, SIGCONT);
 	assert_int_equal(get(f->me, OWNERSHIP_RENEW), 1);
 }

@@ -16,6 +16,7 @@
 enum {
 	LONG_MS = 60000,
 	START_MS = 1500,
+	MAKE_MS = 4000, /* a real one is made in it */
 	/* A try may take 5 s, were it not cut to what is left. */
 	UNCUT_MS = 5000,
 };
@@ -154,7 +155,7 @@ static void test_sandbox_that_dies_while_it_starts_fails_early(void **state)
  */
 static void test_create_sandbox_claims_ownership_before_readiness_timeout_destroy(void **state)
 {
-	struct rig *r = rig_start(state, &(struct rig_options){ .start_timeout_ms = START_MS });
+	struct rig *r = rig_start(state, &(struct rig_options){ .start_timeout_ms = MAKE_MS });
 	struct tenant *t = rig_tenant(r, "a");
 	struct tenant_status s;
 	struct errand e;
@@ -251,7 +252,7 @@ static void test_create_sandbox_skips_destroy_when_unready_sandbox_owned_by_peer
 static void
 test_reconcile_does_not_adopt_a_container_whose_unready_teardown_is_reserved(void **state)
 {
-	struct rig *r = rig_start(state, &(struct rig_options){ .start_timeout_ms = START_MS });
+	struct rig *r = rig_start(state, &(struct rig_options){ .start_timeout_ms = MAKE_MS });
 	struct tenant *t = rig_tenant(r, "a");
 	unsigned adopted;
 
@@ -273,7 +274,7 @@ test_reconcile_does_not_adopt_a_container_whose_unready_teardown_is_reserved(voi
 /* One that could not be stopped is not lost: the next round adopts it. */
 static void test_reconcile_adopts_unready_container_when_no_teardown_is_in_flight(void **state)
 {
-	struct rig *r = rig_start(state, &(struct rig_options){ .start_timeout_ms = START_MS });
+	struct rig *r = rig_start(state, &(struct rig_options){ .start_timeout_ms = MAKE_MS });
 	struct tenant *t = rig_tenant(r, "a");
 
 	FAULTY_ORDER(r->faults, ASK_CREATE, .fault = FAULT_WRONG);

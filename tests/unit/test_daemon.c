@@ -371,8 +371,9 @@ static void test_daemon_dies_with_us(void **state UNUSED)
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	child = fork();
 	if (child == 0) {
-		struct daemon *d = daemon_start(NULL);
+		static struct daemon *d; /* valgrind looks for lost memory before it dies */
 
+		d = daemon_start(NULL);
 		if (!d)
 			_exit(1);
 		told.pid = daemon_pid(d);
