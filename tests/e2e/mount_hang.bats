@@ -328,9 +328,10 @@ is_stopped() {
 	[[ "$(cat "$T/said")" =~ ^(ENOTCONN|EINTR|ECONNABORTED)$ ]]
 }
 
-# The kernel holds a thread of the daemon.
+# is_held PID: the kernel holds a thread of it. So it does with who waits for a page, not with who waits for
+# the answer to an open or a stat.
 is_held() {
-	grep -q '^State:.D' /proc/"$MOUNT_PID"/task/*/status
+	grep -q '^State:.D' /proc/"$1"/task/*/status
 }
 
 # unmount_while_dripping [COMMAND…]: nobody reads any more, but the kernel waits for a page, which comes byte
@@ -341,14 +342,15 @@ unmount_while_dripping() {
 	cd "$W" || return 1
 	mkdir -p outputs
 	sandbox 'head -c 3000000 /dev/zero >outputs/big'
+	wait_until watched
 	proxy drip
 	spawn cat outputs/big >/dev/null
-	wait_until waiting 1
+	wait_until is_held "$SPAWN_PID"
 	kill -KILL "$SPAWN_PID"
 	wait "$SPAWN_PID" || true
 	# what the kernel has of it is to be dropped: that waits for what is on its way
 	echo x >>"$T/url.data/outputs/big"
-	wait_until is_held
+	wait_until is_held "$MOUNT_PID"
 	cd /
 	spawn umount "$M"
 	wait_until not_mounted "$M"
