@@ -17,13 +17,15 @@
 #include "ledger.h"
 #include "mounts.h"
 #include "status_text.h"
+#include "uuid.h"
 
 struct recovery {
 	const struct recover_args *args;
 	char *point; /* of the mount; NULL: none */
 	char *cache;
-	int dir;       /* the ledger */
-	int to;        /* of --save */
+	int dir; /* the ledger */
+	int to;  /* of --save */
+	char boot[UUID_LEN + 1];
 	unsigned done; /* so many */
 	int status;
 	struct table table;
@@ -97,6 +99,12 @@ static int open_ledger(struct recovery *v)
 	return 0;
 }
 
+/* What a failure of the power may have taken part of. */
+static const char *doubt(const struct recovery *v, const struct ledger_found *f)
+{
+	return ledger_is_certain(&f->rec, v->boot, f->size) ? "" : ", may be incomplete";
+}
+
 /* ---- --list ---- */
 
 static void add_state(struct recovery *v, const struct ledger_found *f)
@@ -106,6 +114,7 @@ static void add_state(struct recovery *v, const struct ledger_found *f)
 	buf_puts(&text, f->busy ? "mounted" : "waits");
 	if (f->rec.error)
 		buf_printf(&text, " (%s)", text_errno(f->rec.error));
+	buf_puts(&text, doubt(v, f));
 	table_take(&v->table, &text);
 }
 
@@ -280,7 +289,10 @@ static void do_one(struct recovery *v, const struct ledger_found *f)
 	text_escape(&text, f->rec.path, 0);
 	if (r == 0) {
 		v->done++;
-		printf("%s %s\n", v->args->save ? "saved" : "discarded", text.data);
+		if (v->args->save)
+			printf("saved %s%s\n", text.data, doubt(v, f));
+		else
+			printf("discarded %s\n", text.data);
 	} else {
 		v->status = cmd_fail("%s: %s%s", text.data, strerrordesc_np(-r),
 				     r == -EBUSY ? " (a mount has it: name its mountpoint)" : "");
@@ -357,8 +369,10 @@ static int run(struct recovery *v)
 int cmd_recover(const struct recover_args *a)
 {
 	struct recovery v = { .args = a, .dir = -1, .to = -1 };
-	int status = run(&v);
+	int status;
 
+	ledger_boot(v.boot);
+	status = run(&v);
 	table_release(&v.table);
 	if (v.dir >= 0)
 		close(v.dir);

@@ -111,6 +111,34 @@ stand_still() {
 	jq -e '.recovery == [] and .totals.pending_files == 0' "$M/.ctl/status.json"
 }
 
+# recover_after_boot ARGUMENT…: as after another start of the machine.
+recover_after_boot() {
+	echo 00000000-0000-0000-0000-000000000000 >"$T/boot"
+	# shellcheck disable=SC2016 # for sh
+	run unshare -m sh -c 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"' "$T/boot" \
+		"$THREADFS" recover --cache "$CACHE" "$@"
+	[ "$status" = 0 ]
+}
+
+@test "recover tells what may be incomplete after a failure of the power" {
+	printf 'content' >"$T/c"
+	write_and_wait outputs/f wb "$T/c"
+	wait_until noted 1
+	sleep 1
+	kill_daemon
+	run "$THREADFS" recover --cache "$CACHE"
+	[[ $output == *"  waits  7 B  "* ]]
+	recover_after_boot
+	[[ $output == *"  waits, may be incomplete  7 B  "* ]]
+	recover_after_boot --save "$T/saved"
+	[ "$output" = "saved demo/outputs/f, may be incomplete" ]
+	cmp "$T/c" "$T/saved/demo/outputs/f"
+	run "$THREADFS" recover --cache "$CACHE" --discard --all
+	[ "$output" = "discarded demo/outputs/f" ]
+	again # for what the killed one left running
+	[ "$(ls outputs)" = '' ]
+}
+
 @test "killed while a large cp is under way" {
 	head -c 100000000 /dev/urandom >"$T/big"
 	spawn sh -c 'head -c 60000000 "$1"; exec sleep 600' - "$T/big" >outputs/big
