@@ -518,6 +518,7 @@ void sandbox_download(struct sandbox *sb, struct call *call, const char *path,
 		o->wanted = how->length ?: UINT64_MAX;
 		o->size = o->modified = o->begun = -1;
 		o->op.on_silence = true;
+		o->op.slowest = SLOWEST_TRANSFER;
 		o->op.go_on = go_on;
 	}
 	op_submit(&o->op, sb, call, start_download, release_download);

@@ -299,7 +299,7 @@ int exchange_take(struct exchange *x, const char *bytes, size_t n)
 	if (!streaming(x)) {
 		r = keep_answer(x, bytes, n);
 	} else {
-		op_progress(x->op);
+		op_moved(x->op, n);
 		r = x->error ?: x->data(x, bytes, n);
 	}
 	if (r == -EAGAIN)

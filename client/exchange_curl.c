@@ -89,7 +89,6 @@ static size_t on_read_form(char *to, size_t size, size_t n, void *ctx)
 	ssize_t got = 0;
 
 	n *= size;
-	op_progress(x->op);
 	do {
 		got = exchange_form_next(x, to + have, n - have);
 		have += got > 0 ? (size_t)got : 0;
@@ -120,16 +119,15 @@ static int on_seek(void *ctx, curl_off_t offset, int origin)
 	return CURL_SEEKFUNC_OK;
 }
 
-/* Uploading is progress too, when the bytes come from memory or libcurl's buffer. */
+/* What was sent, wherever libcurl had it from. */
 static int on_progress(void *ctx, curl_off_t dl_total UNUSED, curl_off_t dl_now UNUSED,
 		       curl_off_t ul_total UNUSED, curl_off_t ul_now)
 {
 	struct exchange *x = ctx;
 
-	if (ul_now != x->uploaded) {
-		x->uploaded = ul_now;
-		op_progress(x->op);
-	}
+	if (ul_now > x->uploaded)
+		op_moved(x->op, (uint64_t)(ul_now - x->uploaded));
+	x->uploaded = ul_now;
 	return 0;
 }
 

@@ -17,12 +17,12 @@ enum {
 
 /* ---- the answer ---- */
 
-static void wire_moved(void *ctx)
+static void wire_sent(void *ctx, size_t n)
 {
 	struct exchange *x = ctx;
 
 	if (exchange_is_file(x))
-		op_progress(x->op);
+		op_moved(x->op, n);
 }
 
 static int wire_data(void *ctx, const char *bytes, size_t len)
@@ -189,10 +189,10 @@ static void print_request(const struct exchange *x, struct buf *to)
 
 bool exchange_wire_begin(struct exchange *x)
 {
-	static const struct wire_user whole = { wire_moved, wire_data, wire_space,
-						wire_over,  NULL,      NULL };
-	static const struct wire_user fed = { wire_moved, wire_data, wire_space,
-					      wire_over,  wire_feed, wire_file };
+	static const struct wire_user whole = { wire_sent, wire_data, wire_space,
+						wire_over, NULL,      NULL };
+	static const struct wire_user fed = { wire_sent, wire_data, wire_space,
+					      wire_over, wire_feed, wire_file };
 	struct sandbox *sb = x->op->sb;
 	struct buf b CLEANUP_BUF = BUF_INIT(0);
 	bool feeds = x->form_path && x->form.len == 0;

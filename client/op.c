@@ -114,6 +114,18 @@ void op_progress(struct op *op)
 	/* The timer finds out when it fires: restarting it per packet would cost more. */
 	if (op->on_silence)
 		op->since_ms = clock_ms();
+	op->moved = 0;
+}
+
+/*
+ * Who drips a file byte by byte would keep somebody waiting for as long as he likes: within any
+ * timeout_ms so much has to come that the whole was not slower than `slowest`.
+ */
+void op_moved(struct op *op, uint64_t bytes)
+{
+	op->moved += bytes;
+	if ((int64_t)op->moved * 1000 >= op->slowest * op->call->timeout_ms)
+		op_progress(op);
 }
 
 int64_t op_left_ms(const struct op *op)

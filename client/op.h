@@ -24,6 +24,8 @@ struct step {
 	void (*stop)(struct step *s);
 };
 
+enum { SLOWEST_TRANSFER = 32 }; /* bytes a second */
+
 struct op {
 	struct sandbox *sb; /* counted */
 	struct call *call;
@@ -41,12 +43,14 @@ struct op {
 	/* Optional: sandbox_go_on() was called for a paused transfer. */
 	void (*go_on)(struct op *op);
 	bool on_silence; /* timeout_ms counts from the last op_progress() */
+	int slowest;     /* with on_silence: fewer bytes a second than that are silence, too */
 	bool held;       /* with on_silence: paused by us, the time stands still */
 	bool farewell;   /* runs while the sandbox is being closed */
 
 	/* private to op.c */
 	ev_timer timer;
 	int64_t since_ms;       /* start or last progress; libev's own time is the wall's */
+	uint64_t moved;         /* bytes since then */
 	struct op *prev, *next; /* the sandbox's list */
 };
 
@@ -65,8 +69,10 @@ void op_reject(struct sandbox *sb, struct call *call, int err, const char *fmt, 
 /* The operation now waits for this step / no longer waits for any. */
 void op_wait(struct op *op, struct step *s);
 void op_go_on(struct op *op);
-/* Bytes moved: with on_silence the time starts anew. */
+/* With on_silence the time starts anew. */
 void op_progress(struct op *op);
+/* So many bytes moved, which is progress unless they are too few. */
+void op_moved(struct op *op, uint64_t bytes);
 /* Milliseconds that are left; INT64_MAX without a deadline. */
 int64_t op_left_ms(const struct op *op);
 /* It has no more than so long from now on. */

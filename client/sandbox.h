@@ -188,7 +188,7 @@ void sandbox_gather(struct sandbox *sb, struct call *call, const char *dir,
 		    const char *const *names, size_t n, size_t each_max, uint64_t about,
 		    struct bundle *ret);
 
-/* ---- transfers: the call's timeout_ms counts silence, not the whole ---- */
+/* ---- transfers: the call's timeout_ms counts silence (SLOWEST_TRANSFER), not the whole ---- */
 
 struct download_head {
 	int64_t size;     /* of the whole file; -1 if the server does not say */

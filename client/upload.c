@@ -524,6 +524,7 @@ static struct upload_op *new_upload(const char *path, const struct upload *how)
 	}
 	o->how = *how;
 	o->op.on_silence = true;
+	o->op.slowest = SLOWEST_TRANSFER;
 	o->op.go_on = go_on;
 	return o;
 }

@@ -439,7 +439,6 @@ static ssize_t receive(struct wire *w)
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
 	if (w->has_head) {
-		w->user->moved(w->ctx);
 		w->held = to;
 		w->held_len = (size_t)n;
 	} else {
@@ -579,7 +578,7 @@ static bool feed(struct wire *w)
 			break;
 		n = send_some(w);
 		if (n > 0)
-			w->user->moved(w->ctx);
+			w->user->sent(w->ctx, (size_t)n);
 	}
 	if (n < 0 && !could_not_send(w, (int)n))
 		return false;

@@ -33,9 +33,8 @@ struct wire_piece {
 };
 
 struct wire_user {
-	/* Bytes of a body have gone or come; not of a head, which has to be there in time: who
-	 * drips it line by line never ends. */
-	void (*moved)(void *ctx);
+	/* So many bytes of a body have gone. */
+	void (*sent)(void *ctx, size_t n);
 	/*
 	 * The next bytes of the body: 0, -EAGAIN to pause (they come again), or an
 	 * errno that ends it. The head is known by then.

@@ -852,6 +852,24 @@ static void test_slow_is_not_silent(void **state)
 	assert_true(clock_ms() - start > 4000);
 }
 
+/* So slow that nobody would wait for it: as if it were silent. */
+static void test_drips_are_silence(void **state)
+{
+	struct fixture *f = *state;
+	struct reader r CLEANUP_READER = READER;
+	int64_t start = clock_ms();
+	char body[1000];
+
+	memset(body, 'x', sizeof(body));
+	put_file(fixture_host_path(f, "x"), body, sizeof(body));
+	make_old(fixture_host_path(f, "x"));
+	assert_int_equal(
+		download_with(f, 1500, &(struct rogue_rule){ .path = route, .drip_ms = 100 }, &r),
+		-ETIMEDOUT);
+	assert_true(clock_ms() - start < 20000);
+	assert_true(r.total < sizeof(body));
+}
+
 /* A head is no transfer: however it comes, it has to be there in time. */
 static void test_head_that_drips(void **state)
 {
@@ -1248,6 +1266,7 @@ int main(void)
 		FIXTURE_TEST(test_wrong_content_length),
 		FIXTURE_TEST(test_silence_is_the_deadline),
 		FIXTURE_TEST(test_slow_is_not_silent),
+		FIXTURE_TEST(test_drips_are_silence),
 		FIXTURE_TEST(test_head_that_drips),
 		FIXTURE_TEST(test_nonsense_instead_of_an_answer),
 		FIXTURE_TEST(test_server_that_dies),
