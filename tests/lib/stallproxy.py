@@ -34,6 +34,7 @@ class Connection:
         self.head = b""       # of the answer under way; None: its body came
         self.cut = False      # nothing more goes to the client
         self.dripping = False # of the content of a file
+        self.at_once = 0      # bytes of its head
 
     def reset(self):
         for task in self.tasks:
@@ -48,8 +49,10 @@ class Connection:
 
     def answer_piece(self, data):
         """What of it the client is to have."""
-        if self.proxy.state == "drip" and b"application/octet-stream" in data.split(b"\r\n\r\n")[0]:
+        head = data.split(b"\r\n\r\n")[0]
+        if self.proxy.state == "drip" and b"application/octet-stream" in head:
             self.dripping = True
+            self.at_once = len(head) + 4
         if self.proxy.state in ("forward", "drip"):
             self.head = None
             return data
@@ -80,8 +83,10 @@ class Connection:
         while data := await reader.read(PIECE):
             data = self.answer_piece(data)
             while self.dripping and data:
-                writer.write(data[:1])
-                data = data[1:]
+                n = self.at_once or 1
+                self.at_once = 0
+                writer.write(data[:n])
+                data = data[n:]
                 await asyncio.sleep(DRIP_SECONDS)
             if data:
                 writer.write(data)
