@@ -282,8 +282,8 @@ struct ready_op {
 	int64_t deadline_ms; /* 0: none */
 	int64_t timeout_ms, try_ms, pause_ms;
 	bool tried;
-	bool is_last; /* it ends with the time */
-	int error;    /* of the last try that had its time */
+	bool is_short; /* the end of the time leaves it less than half of try_ms */
+	int error;     /* of the last try that had its time */
 	char *message;
 };
 
@@ -313,7 +313,7 @@ static void on_tried(struct exchange *x, int err)
 		return;
 	}
 	/* That the time is over says less than what was met before. */
-	if (err != -ETIMEDOUT || !o->is_last || !o->tried) {
+	if (err != -ETIMEDOUT || !o->is_short || !o->tried) {
 		o->error = err;
 		free(o->message);
 		o->message = STEAL(a.message);
@@ -333,8 +333,8 @@ static void try_again(struct ready_op *o)
 		return;
 	}
 	ask(&o->x, &o->op, description, on_tried);
-	o->is_last = o->try_ms <= 0 || left <= o->try_ms;
-	o->x.timeout_ms = o->is_last ? left : o->try_ms;
+	o->is_short = left < o->try_ms / 2;
+	o->x.timeout_ms = o->try_ms > 0 ? MIN(o->try_ms, left) : left;
 	if (o->x.timeout_ms == INT64_MAX)
 		o->x.timeout_ms = 0;
 	exchange_start(&o->x);

@@ -257,6 +257,7 @@ static bool streaming(struct exchange *x)
 		return false;
 	if (!x->told_head) {
 		x->told_head = true;
+		op_progress(x->op); /* the file's own time begins */
 		if (x->head)
 			x->error = x->head(x);
 	}
@@ -300,6 +301,7 @@ int exchange_take(struct exchange *x, const char *bytes, size_t n)
 		r = keep_answer(x, bytes, n);
 	} else {
 		op_moved(x->op, n);
+		x->op->sb->heard_ms = clock_ms();
 		r = x->error ?: x->data(x, bytes, n);
 	}
 	if (r == -EAGAIN)

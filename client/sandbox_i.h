@@ -64,7 +64,7 @@ struct sandbox {
 	unsigned farewells_running;
 	unsigned farewells_unheard; /* of farewells: those that were sent in vain */
 	bool unfit;                 /* the server's answers are, for wires */
-	int64_t heard_ms;           /* when the last whole answer came */
+	int64_t heard_ms;           /* when the last whole answer came, or bytes of a file */
 	struct features features;
 	char modified_said[40]; /* the last Last-Modified of a download, and what it means */
 	time_t modified;

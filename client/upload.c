@@ -345,6 +345,7 @@ static void send_file(struct upload_op *o)
 	}
 	x->direct = true;
 	o->sent_ms = clock_ms();
+	op_progress(&o->op); /* its own time begins */
 	/* Nobody else writes to a temporary name, nor to one that nobody knows of. */
 	x->idempotent = (o->way == STAGED || (o->how.flags & UPLOAD_NAME_FREE)) &&
 			(!o->how.read || o->how.rewind);

@@ -466,7 +466,7 @@ static void test_connections_are_capped(void **state)
 static void do_stall(void *ctx)
 {
 	rogue_release(ctx);
-	usleep(1500 * 1000);
+	usleep(5000 * 1000);
 }
 
 static void test_an_answer_that_is_there_is_not_late(void **state)
@@ -476,7 +476,7 @@ static void test_an_answer_that_is_there_is_not_late(void **state)
 
 	assert_int_equal(ping(f->sb), 0);
 	ROGUE_ADD(f->rogue, .path = "/v1/sandbox", .hold_ms = ROGUE_UNTIL_RELEASED, .times = 1);
-	call_init(&call, 1000);
+	call_init(&call, 4000);
 	sandbox_ping(f->sb, &call);
 	assert_true(rogue_wait_for(f->rogue, NULL, "/v1/sandbox", 2, 20000));
 	loop_run(f->loop, do_stall, f->rogue);

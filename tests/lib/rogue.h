@@ -131,7 +131,8 @@ struct rogue_rule {
 
 	/* how the answer goes out, wherever it comes from */
 	int delay_ms;           /* before its first byte; or ROGUE_UNTIL_RELEASED */
-	unsigned drip_ms;       /* before each single byte */
+	unsigned drip_ms;       /* before each single byte, */
+	bool quick_head;        /* but for the head's */
 	int64_t length_lie;     /* added to Content-Length; if > 0 the connection ends afterwards */
 	enum rogue_fault fault; /* after so many bytes: */
 	uint64_t after;         /* of the body (in chunks: as they are on the wire), or */

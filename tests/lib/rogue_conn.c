@@ -88,14 +88,16 @@ static int fault(struct conn *c)
  */
 static int put(struct conn *c, const char *data, size_t len, bool body, bool last)
 {
+	unsigned drip_ms = !body && c->rule->quick_head ? 0 : c->rule->drip_ms;
+
 	while (len > 0) {
 		size_t n = (size_t)MIN((uint64_t)len, room(c, body));
 		int r;
 
-		r = n ? pause_for(c, (int)c->rule->drip_ms) : fault(c);
+		r = n ? pause_for(c, (int)drip_ms) : fault(c);
 		if (r < 0)
 			return r;
-		if (n && c->rule->drip_ms)
+		if (n && drip_ms)
 			n = 1;
 		if (n == len && last)
 			rogue_record_end(c);
