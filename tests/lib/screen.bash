@@ -9,19 +9,22 @@
 #
 # teardown calls screen_end.
 
-# screen_start WIDTH HEIGHT CMD…: SCREEN_ENV holds NAME=VALUE words for it.
+# screen_start WIDTH HEIGHT CMD…: SCREEN_ENV holds NAME=VALUE words for it. Each has a socket of
+# its own: a server that was told to end may still be there, and takes whoever comes with it.
+screens=0
 screen_start() {
 	local width=$1 height=$2 words
 	shift 2
 	printf -v words '%q ' "$@"
-	env -u TMUX LC_ALL=C.UTF-8 tmux -S "$T/tmux" -f /dev/null new-session -d -x "$width" -y "$height" \
+	screens=$((screens + 1))
+	env -u TMUX LC_ALL=C.UTF-8 tmux -S "$T/tmux.$screens" -f /dev/null new-session -d -x "$width" -y "$height" \
 		"exec env ${SCREEN_ENV[*]} sh -c $(printf %q "trap : INT; $words; echo \"ended \$?\"; exec sleep 600")" \
 		</dev/null 3>&-
 }
 
 # tmux_ ARGS…
 tmux_() {
-	env -u TMUX tmux -S "$T/tmux" "$@" 3>&-
+	env -u TMUX tmux -S "$T/tmux.$screens" "$@" 3>&-
 }
 
 # screen [OPTION…]: what is on it.
@@ -75,5 +78,5 @@ screen_fits() {
 }
 
 screen_end() {
-	[ ! -S "$T/tmux" ] || tmux_ kill-server 2>/dev/null || true
+	[ ! -S "$T/tmux.$screens" ] || tmux_ kill-server 2>/dev/null || true
 }
