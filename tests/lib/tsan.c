@@ -5,7 +5,8 @@
  * with epoll. And when a descriptor is closed while a spawned child still has its
  * copy, the kernel reports events of it, and libev unregisters a number that is
  * another thread's by now, in vain. (Not by TSAN_OPTIONS: the sandboxes would
- * inherit it.)
+ * inherit it.) What else it hides is seen by emptying it: docs/RELIABILITY.md has
+ * what came then.
  */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
