@@ -23,15 +23,16 @@ static void stop_polling(struct job_stream_file *s)
 
 static bool is_readable(const struct job_stream_file *s)
 {
-	return !s->command || command_is_readable(s->command, s->which, s->at);
+	return s->failed || !s->command || command_is_readable(s->command, s->which, s->at);
 }
 
 static void on_pollable(struct job_wait *w, int err)
 {
 	struct job_stream_file *s = CONTAINER_OF(w, struct job_stream_file, wait);
 
-	/* An error is for a read to tell. */
-	if (err == 0 && !is_readable(s))
+	/* An error is for a read to tell, which has to get it at once. */
+	s->failed = err;
+	if (!is_readable(s))
 		return;
 	fuse_lowlevel_notify_poll(s->ph);
 	stop_polling(s);
@@ -85,8 +86,11 @@ static bool try_read(struct stream_read *r)
 		n = -ENOMEM;
 	else
 		n = s->command ? command_read(s->command, s->which, &s->at, bytes, r->size) : 0;
-	if (n == -EAGAIN && !(s->open->flags & O_NONBLOCK))
+	if (n == -EAGAIN && s->failed)
+		n = s->failed;
+	else if (n == -EAGAIN && !(s->open->flags & O_NONBLOCK))
 		return false;
+	s->failed = 0;
 	answer(r, bytes, n);
 	return true;
 }
@@ -140,6 +144,7 @@ void job_stream_set(struct job_stream_file *s, struct command *c)
 	command_unref(s->command);
 	s->command = c;
 	s->at = (struct job_cursor){ 0 };
+	s->failed = 0;
 	/* Whoever polls waits for this one now. */
 	if (polled && c && !is_readable(s))
 		command_wait(c, &s->wait);

@@ -14,6 +14,7 @@ struct job_stream_file {
 	struct job_cursor at;
 	struct fuse_pollhandle *ph; /* to be told when it is readable; or NULL */
 	struct job_wait wait;       /* for that */
+	int failed;                 /* what whoever polled was woken for, for the next read; or 0 */
 };
 
 /* From now on it reads this command (NULL: none), from its start. */

@@ -94,6 +94,14 @@ def exec_begun(d):
     return fd, os.open(f"{d}/.ctl/exec", os.O_RDONLY)
 
 
+def polled(_, fds):
+    waiting = select.poll()
+    waiting.register(fds[1], select.POLLIN)
+    waiting.poll()
+    os.set_blocking(fds[1], False)
+    os.read(fds[1], 1000)
+
+
 def read_small(path):
     with open(path, "rb", buffering=0) as f:
         f.read(1 << 16)
@@ -128,6 +136,7 @@ OPS = {
     "copy_file_range": (pair, lambda _, fds: os.copy_file_range(*fds, 1000)),
     "`.ctl/exec`: write and close": (opened(os.O_WRONLY, ".ctl/exec"), exec_write),
     "`.ctl/exec`: read": (exec_begun, lambda _, fds: os.read(fds[1], 1000)),
+    "`.ctl/exec`: poll, then read": (exec_begun, polled),
     "`.ctl/status`: read": (None, lambda d, _: read_small(f"{d}/.ctl/status")),
 }
 # Of these nothing is to be known: they are prepared before what voids all caches.
