@@ -6,8 +6,15 @@
 #include <utlist.h>
 
 #include "cache.h"
+#include "clock.h"
 #include "lister.h"
 #include "log.h"
+
+enum {
+	SHARE = 5,         /* a thread's events may take one part in so many of the time */
+	BURST_US = 100000, /* and so much at once */
+	SAY_MS = 60000,    /* for the log */
+};
 
 struct coherence {
 	struct thread *thread;
@@ -18,9 +25,67 @@ struct coherence {
 	struct sandbox *sb; /* counted: the one that is watched, or that cannot be (refused) */
 	int refused;        /* why; 0: it is not known that it cannot */
 	struct watcher *watchers;
+	/*
+	 * What its events took of the processor beyond their share. A sandbox that knows what costs
+	 * most would hold up all others; past the burst nothing is kept for longer than without a
+	 * watch, and events are only handed on, until that is made up for.
+	 */
+	int64_t debt_us, debt_as_of_us;
+	ev_timer flood;  /* runs until then */
+	int64_t said_ms; /* when the log was told of one; 0: never */
 };
 
 /* ---- what it says ---- */
+
+static bool is_flooded(const struct coherence *c)
+{
+	return ev_is_active(&c->flood);
+}
+
+static void on_flood_over(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
+{
+	struct coherence *c = w->data;
+
+	c->debt_us = 0;
+	if (c->live)
+		cache_live(c->thread);
+}
+
+static void pay(struct coherence *c, int64_t took_us)
+{
+	int64_t now = clock_us();
+
+	c->debt_us = MAX(c->debt_us - (now - c->debt_as_of_us) / SHARE, 0) + took_us;
+	c->debt_as_of_us = now;
+}
+
+static void say_flooded(struct coherence *c)
+{
+	int64_t now = clock_ms();
+
+	if (c->said_ms && now - c->said_ms < SAY_MS)
+		return;
+	c->said_ms = now;
+	thread_info(c->thread, "more changes than can be looked at one by one: "
+			       "for a while what is known of its files lasts a second");
+}
+
+/* Behind whatever they made us do, which began then. */
+static void charge(struct coherence *c, int64_t began_us)
+{
+	struct thread *t = c->thread;
+
+	pay(c, clock_used_us() - began_us);
+	if (c->debt_us <= BURST_US || is_flooded(c))
+		return;
+	t->fs->totals.floods++;
+	say_flooded(c);
+	began_us = clock_used_us();
+	cache_lost(t);
+	pay(c, clock_used_us() - began_us);
+	ev_timer_set(&c->flood, (double)c->debt_us * SHARE / 1e6, 0.);
+	ev_timer_start(t->fs->ev, &c->flood);
+}
 
 static void on_live(void *ctx)
 {
@@ -30,15 +95,22 @@ static void on_live(void *ctx)
 	c->live = c->was_live = true;
 	DL_FOREACH (c->watchers, w)
 		w->live = true;
+	if (is_flooded(c))
+		return;
 	cache_live(c->thread);
 	lister_prefetch(c->thread);
 }
 
 static void lose(struct coherence *c)
 {
+	int64_t began_us = clock_used_us();
+
 	c->live = false;
 	c->thread->fs->totals.watches_lost++;
+	if (is_flooded(c))
+		return;
 	cache_lost(c->thread);
+	charge(c, began_us);
 }
 
 static void on_lost(void *ctx, int err UNUSED)
@@ -72,7 +144,12 @@ static void on_event(void *ctx, const struct watch_event *ev)
 	if (e.old_path)
 		e.old_path = below(sandbox_root(c->sb), e.old_path);
 	c->thread->fs->totals.events++;
-	cache_event(c->thread, &e);
+	if (!is_flooded(c)) {
+		int64_t began_us = clock_used_us();
+
+		cache_event(c->thread, &e);
+		charge(c, began_us);
+	}
 	DL_FOREACH_SAFE (c->watchers, w, next)
 		w->event(w, &e);
 }
@@ -153,6 +230,8 @@ static int begin(struct thread *t, bool insist)
 		if (!c)
 			return -ENOMEM;
 		c->thread = t;
+		ev_init(&c->flood, on_flood_over);
+		c->flood.data = c;
 	}
 	sb = tenant_sandbox(t->tenant);
 	if (!sb)
@@ -184,6 +263,7 @@ void coherence_free(struct thread *t)
 
 	if (!c)
 		return;
+	ev_timer_stop(t->fs->ev, &c->flood);
 	forget_sandbox(c);
 	free(c);
 }
@@ -193,7 +273,9 @@ const char *coherence_state(const struct thread *t)
 	const struct coherence *c = t->coherence;
 
 	if (c && c->busy)
-		return c->live ? "live" : c->was_live ? "lost" : "starting";
+		return c->live       ? (is_flooded(c) ? "flooded" : "live")
+		       : c->was_live ? "lost"
+				     : "starting";
 	return c && c->refused ? "unsupported" : "off";
 }
 

@@ -32,7 +32,7 @@ struct fs_totals {
 	uint64_t commands;
 	uint64_t listings, walks;      /* asked for: directories, and trees of them */
 	uint64_t prefetches;           /* of these before anybody asked */
-	uint64_t events, watches_lost; /* coherence.h */
+	uint64_t events, watches_lost, floods; /* coherence.h */
 	uint64_t ahead_fetched, ahead_used, ahead_wasted; /* small files: ahead.h */
 	unsigned open_files, parked;
 };

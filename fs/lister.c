@@ -680,6 +680,10 @@ void lister_prefetch(struct thread *t)
 {
 	struct lister *q;
 
+	DL_FOREACH (t->listers, q) {
+		if (q->prefetch)
+			return;
+	}
 	if (!t->root || t->fs->ending || tenant_try_acquire(t->tenant) < 0)
 		return;
 	q = calloc(1, sizeof(*q));

@@ -58,10 +58,11 @@ struct listing {
 	uint32_t slot_mask;
 
 	/* for shelf.c */
-	struct thread *thread; /* NULL: not on a shelf */
-	struct node *node;     /* which has it as its own; or NULL */
-	int64_t read_ms;       /* when somebody read the directory from it */
-	size_t bytes;          /* as they are counted */
+	struct thread *thread;     /* NULL: not on a shelf */
+	struct shelf_place *place; /* its own there */
+	struct node *node;         /* which has it as its own; or NULL */
+	int64_t read_ms;           /* when somebody read the directory from it */
+	size_t bytes;              /* as they are counted */
 	struct listing *prev, *next;
 	UT_hash_handle hh;
 };

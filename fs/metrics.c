@@ -46,6 +46,8 @@ static void print_totals(struct fs *fs, struct buf *to)
 		{ "threadfs_watch_events_total", "Changes that sandboxes told of.", t->events },
 		{ "threadfs_watches_lost_total", "Times that a watch of a sandbox was lost.",
 		  t->watches_lost },
+		{ "threadfs_watch_floods_total",
+		  "Times that a sandbox told of more changes than could be looked at.", t->floods },
 		{ "threadfs_notifications_total", "What the kernel was told not to believe.",
 		  notifier_sent(fs) },
 		{ "threadfs_names_dropped_total", "Names from sandboxes that no file can have.",

@@ -375,11 +375,11 @@ void notify_inode(struct fs *fs, fuse_ino_t ino, bool data)
 	notify(fs->notifier, n->thread, &what, data, was_told(n));
 }
 
-/* False: somebody is held there. */
-static bool wait_for_pages(struct notifier *s) NEEDS(&s->lock)
+/* False: somebody is held there, or it takes too long. */
+static bool wait_for_pages(struct notifier *s, int64_t latest_ms) NEEDS(&s->lock)
 {
 	while (s->pages > 0) {
-		int64_t until_ms = s->pages_ms + HELD_MS;
+		int64_t until_ms = MIN(s->pages_ms + HELD_MS, latest_ms);
 		struct timespec until = { .tv_sec = until_ms / 1000,
 					  .tv_nsec = until_ms % 1000 * 1000000 };
 
@@ -395,7 +395,7 @@ static bool wait_for_pages(struct notifier *s) NEEDS(&s->lock)
  * the umount: but the page may be one that only the loop can bring. So then this is
  * left to the others, and as long as it is not none of them begins.
  */
-void notify_attr_now(struct fs *fs, fuse_ino_t ino)
+void notify_attr_by(struct fs *fs, fuse_ino_t ino, int64_t latest_ms)
 {
 	struct notifier *s = fs->notifier;
 	struct subject what = { .ino = ino };
@@ -409,11 +409,16 @@ void notify_attr_now(struct fs *fs, fuse_ino_t ino)
 		return;
 	}
 	lock(&s->lock);
-	if (wait_for_pages(s))
+	if (wait_for_pages(s, latest_ms))
 		fuse_lowlevel_notify_inval_inode(fs->se, ino, -1, 0);
 	else
 		(void)notify_locked(s, &s->pages, &what, false, false);
 	unlock(&s->lock);
+}
+
+void notify_attr_now(struct fs *fs, fuse_ino_t ino)
+{
+	notify_attr_by(fs, ino, INT64_MAX);
 }
 
 void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name)

@@ -43,6 +43,8 @@ void notifier_sync(struct fs *fs, const struct thread *t, struct job *job);
  * nobody; a moment later if it holds another one that an umount would wait for.
  */
 void notify_attr_now(struct fs *fs, fuse_ino_t ino);
+/* The same for many: what cannot be had by then (as clock_ms()) is left to the others. */
+void notify_attr_by(struct fs *fs, fuse_ino_t ino, int64_t latest_ms);
 
 /*
  * All names of the mount are looked up before they are used again, before this returns, and it

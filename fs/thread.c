@@ -23,7 +23,11 @@
 #include "remote.h"
 #include "shelf.h"
 
-enum { LOG_LINES = 30, LOG_WINDOW_MS = 60 * 1000 };
+enum {
+	LOG_LINES = 30,
+	LOG_WINDOW_MS = 60 * 1000,
+	PATIENCE_MS = 20, /* with the kernel, for all that is known of a thread */
+};
 
 /* ---- records ---- */
 
@@ -195,17 +199,25 @@ void thread_unlease(struct thread *t)
 
 /* ---- what is cached ---- */
 
-/*
- * Names and attributes. Pages go when the new attributes differ, but those of what is
- * open go now: a mapping asks for no attributes.
- */
-static void void_kernel(struct node *n, bool names)
+static void void_attrs(struct node *n, int64_t latest_ms)
 {
 	struct node *child, *next;
 
 	if (n->kind != NODE_SANDBOX)
 		return;
-	notify_attr_now(n->fs, n->ino);
+	notify_attr_by(n->fs, n->ino, latest_ms);
+	HASH_ITER (by_name, n->children, child, next)
+		void_attrs(child, latest_ms);
+}
+
+/* Pages go when the new attributes differ, but those of what is open go now: a mapping asks for
+ * no attributes. */
+static void void_pages(struct node *n, bool names)
+{
+	struct node *child, *next;
+
+	if (n->kind != NODE_SANDBOX)
+		return;
 	if (S_ISDIR(n->attr.mode) || (n->handles && !n->stage))
 		notify_inode(n->fs, n->ino, true);
 	if (names)
@@ -213,8 +225,15 @@ static void void_kernel(struct node *n, bool names)
 	HASH_ITER (by_name, n->children, child, next) {
 		if (names)
 			notify_entry(n->fs, n->ino, child->name);
-		void_kernel(child, names);
+		void_pages(child, names);
 	}
+}
+
+/* Attributes first: they are not to wait for the pages of these. */
+static void void_kernel(struct node *root, bool names)
+{
+	void_attrs(root, clock_ms() + PATIENCE_MS);
+	void_pages(root, names);
 }
 
 void thread_void_caches(struct thread *t)

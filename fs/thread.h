@@ -53,6 +53,7 @@ struct thread {
 	unsigned changing; /* of these, under way: what is not to be found may just be moving */
 	struct journal *journal;         /* what changed, for answers that were asked for before */
 	struct listing *shelf;           /* shelf.h: its listings, by path */
+	struct shelf_place *places;      /* shelf.c: of these, and of what is above them */
 	struct lister *listers;          /* lister.h: what is being asked for */
 	struct {                         /* lister.h: whether somebody walks through the tree */
 		fuse_ino_t parent;       /* of the directory that was asked for last */

@@ -392,3 +392,46 @@ unmount_while_dripping() {
 	works_again
 	expect_errors
 }
+
+@test "a sandbox that makes and moves large directories all the time holds up no other" {
+	local host other longest
+	[ "$DIALECT" != 1.0 ] || skip "nobody tells of changes there"
+	mount_start -o linger=600
+	thread other
+	other=$W
+	ls "$other/outputs"
+	thread
+	sandbox 'mkdir outputs/d && cd outputs/d && seq 20000 | xargs mkdir'
+	wait_until watched
+	[ "$(find outputs/d | wc -l)" = 20001 ]
+	host=$(find "$DATA" -type d -path '*/demo/*' -name outputs)
+	spawn "$PYTHON" - "$host" >"$T/moved" <<-'END'
+		import os, sys, time
+		os.chdir(sys.argv[1])
+		until = time.monotonic() + 6
+		n = 0
+		while time.monotonic() < until:
+		    os.mkdir(f"x{n}")
+		    os.rename("d", "d2")
+		    os.rename("d2", "d")
+		    n += 1
+	END
+	longest=$("$PYTHON" - "$other/outputs" "$SPAWN_PID" 3>&- <<-'END'
+		import os, sys, time
+		longest = 0
+		while os.path.exists(f"/proc/{sys.argv[2]}"):
+		    began = time.monotonic()
+		    os.listdir(sys.argv[1])
+		    os.statvfs(sys.argv[1])
+		    longest = max(longest, time.monotonic() - began)
+		    time.sleep(0.01)
+		print(int(longest * 1000))
+	END
+	)
+	wait "$SPAWN_PID"
+	echo "# the other's longest wait: $longest ms" >&3
+	((longest < 4000 * SLOW))
+	grep '^threadfs_watch_floods_total [1-9]' "$M/.ctl/metrics"
+	wait_until watched
+	[ "$(ls outputs)" = "$(ls "$host")" ]
+}
