@@ -30,8 +30,8 @@ struct fs_totals {
 	uint64_t bytes_read, bytes_written;      /* through the mount */
 	uint64_t names_dropped, links_refused;   /* of hostile sandboxes */
 	uint64_t commands;
-	uint64_t listings, walks;      /* asked for: directories, and trees of them */
-	uint64_t prefetches;           /* of these before anybody asked */
+	uint64_t listings, walks;              /* asked for: directories, and trees of them */
+	uint64_t prefetches;                   /* of these before anybody asked */
 	uint64_t events, watches_lost, floods; /* coherence.h */
 	uint64_t ahead_fetched, ahead_used, ahead_wasted; /* small files: ahead.h */
 	unsigned open_files, parked;

@@ -140,7 +140,8 @@ void salvage_add(struct fs *fs, const char *name)
 		return;
 	if (!f.busy && add(fs, &f, &v) == 0) {
 		v->listed = true;
-		v->state = SALVAGE_STUCK;
+		v->state = stage_error_is_final(v->rec.error) ? SALVAGE_STUCK : SALVAGE_WAITS;
+		schedule(fs);
 	}
 	ledger_found_release(&f);
 }

@@ -57,6 +57,7 @@ int stage_new(struct node *n, unsigned flags, int mode, struct stage **ret)
 		note_content(s);
 	} else {
 		set_base(s);
+		s->base_old = !node_is_fresh(n);
 		s->appending = flags & STAGE_APPEND;
 	}
 	if (mode >= 0) {
@@ -120,7 +121,7 @@ uint64_t stage_size(const struct stage *s)
 
 bool stage_is_complete(const struct stage *s)
 {
-	return !s->appending && extents_cover(&s->written, 0, s->base_len);
+	return !s->appending && !s->base_old && extents_cover(&s->written, 0, s->base_len);
 }
 
 void stage_stat(const struct stage *s, struct stat *st)
@@ -232,7 +233,7 @@ static int put(struct stage *s, uint64_t offset, const void *bytes, size_t len)
 	before = s->spool.bytes;
 	r = spool_write(&s->spool, bytes, len, offset);
 	/* Behind its end too: it may turn out to be longer (see stage_fill.c). */
-	if (r == 0 && s->base_len > 0)
+	if (r == 0 && stage_has_base(s))
 		r = extents_add(&s->written, offset, offset + len);
 	if (r < 0) {
 		/* What lies behind the end must be zeros. */
@@ -339,7 +340,7 @@ int stage_write(struct stage *s, uint64_t offset, const void *bytes, size_t len,
 	stage_upload_changed(s, offset, false);
 	if (s->no_stream)
 		return 0;
-	if (s->base_len > 0)
+	if (stage_has_base(s))
 		stage_fill(s);
 	else if (offset == end)
 		stage_stream(s);
@@ -353,7 +354,7 @@ static void truncate_base(struct stage *s, uint64_t size)
 	s->fill_high = MIN(s->fill_high, size);
 	extents_cut(&s->written, size);
 	s->own_end = size;
-	if (s->base_len == 0)
+	if (size == 0 || !stage_has_base(s))
 		stage_absorb(s);
 }
 

@@ -89,6 +89,7 @@ static int take_base(struct stage *s, const struct attr *seen)
 		return -ESTALE;
 	node_set_attr(s->n, seen);
 	node_doubt_attr(s->n); /* the stage answers for now */
+	stage_note_origin(s, seen, true);
 	s->base = *seen;
 	s->base_len = MIN(seen->size, s->cut);
 	s->base_old = false;
@@ -105,12 +106,22 @@ static void start_look(struct remote *r, struct sandbox *sb)
 		sandbox_lstat(sb, &r->call, path, &f->seen);
 }
 
+/* Whoever removed it took nothing that is needed here. */
+static bool is_all_ours(const struct stage *s)
+{
+	return !s->base_read && extents_cover(&s->written, 0, s->base_len);
+}
+
 static void on_looked(struct remote *r, int err)
 {
 	struct fill *f = CONTAINER_OF(r, struct fill, r);
 
 	if (!f->s) {
 		free(f);
+		return;
+	}
+	if (err == -ENOENT && is_all_ours(f->s)) {
+		end(f, 0);
 		return;
 	}
 	if (err == -ENOENT || err == -ENOTDIR)

@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "notifier.h"
 #include "salvage.h"
 #include "stage_i.h"
 #include "staging.h"
@@ -132,6 +133,51 @@ void stage_flush_cancel(struct stage *s, struct flush_op *op)
 
 /* ---- what nobody waits for ---- */
 
+static void unlease(struct stage *s)
+{
+	if (s->leased)
+		thread_unlease(s->n->thread);
+	s->leased = false;
+}
+
+/* Nobody has it open, and there is nothing more to be done here. */
+static void give_up(struct stage *s)
+{
+	struct node *n = s->n;
+	bool shown = stage_is_dirty(s) && !s->orphan;
+
+	/* A file that could never be made was never there. */
+	if (n->unborn && !s->orphan && n->parent) {
+		notify_entry(n->fs, n->parent->ino, n->name);
+		node_detach(n);
+	}
+	stage_free(s);
+	if (!shown)
+		return;
+	/* From now on that is what the sandbox has. */
+	node_void_attr(n);
+	notify_inode(n->fs, n->ino, true);
+}
+
+/*
+ * An upload failed, nobody waits for it any more, and time has passed: the sandbox may have
+ * written to the file since. So it is salvage's now, which looks first and never writes over
+ * what it does not know.
+ */
+static bool hand_over(struct stage *s)
+{
+	struct node *n = s->n;
+
+	if (!s->abandoned || !s->last_error || n->handles || s->waiters || s->delivery || s->held ||
+	    s->sent >= s->content || s->append_error || !s->fs->staging || s->fs->ending ||
+	    staging_shelve(s) < 0)
+		return false;
+	s->abandoned = false;
+	give_up(s);
+	node_unref(n);
+	return true;
+}
+
 static void on_retry(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 {
 	struct stage *s = w->data;
@@ -139,7 +185,8 @@ static void on_retry(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 	stage_enter(s);
 	ev_timer_stop(s->fs->ev, w);
 	s->n->thread->resting--;
-	stage_pump(s);
+	if (!hand_over(s))
+		stage_pump(s);
 	stage_leave(s);
 }
 
@@ -155,15 +202,11 @@ void stage_wake(struct stage *s)
 {
 	if (!s->retry.data || !ev_is_active(&s->retry))
 		return;
+	stage_enter(s);
 	stop_resting(s);
-	stage_pump(s);
-}
-
-static void unlease(struct stage *s)
-{
-	if (s->leased)
-		thread_unlease(s->n->thread);
-	s->leased = false;
+	if (!hand_over(s))
+		stage_pump(s);
+	stage_leave(s);
 }
 
 /* Later: longer each time. */
@@ -221,10 +264,7 @@ static void end_abandoned(struct stage *s)
 	s->abandoned = false;
 	if (!n->handles) {
 		shelve(s);
-		/* A file that could never be made was never there. */
-		if (n->unborn && !s->orphan)
-			node_detach(n);
-		stage_free(s);
+		give_up(s);
 	}
 	node_unref(n);
 }

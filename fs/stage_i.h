@@ -55,7 +55,7 @@ struct stage {
 	uint64_t base_len;  /* MIN(base.size, cut) */
 	uint64_t filled;    /* up to here it is in the spool, proven or not */
 	uint64_t fill_high; /* no fill has ever written behind this */
-	bool base_old;      /* look at it before anything is fetched */
+	bool base_old;      /* look at it before anything is fetched, or replaces it */
 	bool base_read;     /* somebody has seen a part that is not proven yet */
 	bool stale;         /* and then it became another version */
 	unsigned tries;     /* at a version that holds still */
@@ -118,6 +118,11 @@ void stage_leave(struct stage *s);
 static inline bool stage_is_dirty(const struct stage *s)
 {
 	return s->confirmed < s->changes;
+}
+/* Something shows through, or may: what is known of the base is old. */
+static inline bool stage_has_base(const struct stage *s)
+{
+	return s->base_len > 0 || s->base_old;
 }
 int stage_open_spool(struct stage *s) MUST_CHECK;
 /* All of the base is in the spool: it is no more. */

@@ -173,7 +173,7 @@ static void learn_origin(struct stage *s)
 {
 	const struct attr *a = &s->n->attr;
 
-	if (!s->origin.there || s->origin.ino || s->appending || s->base_len > 0)
+	if (!s->origin.there || s->origin.ino || s->appending || stage_has_base(s))
 		return;
 	if (s->n->has_attr && a->ino && a->size == s->origin.size) {
 		set_version(&s->origin, a);

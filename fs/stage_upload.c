@@ -501,7 +501,7 @@ void stage_stream(struct stage *s)
 	struct delivery *d;
 
 	if (s->delivery || s->no_stream || s->orphan || s->held || s->settlers || s->freed ||
-	    s->base_len > 0 || stage_size(s) < STREAM_MIN || salvage_is_at(s->n))
+	    stage_has_base(s) || stage_size(s) < STREAM_MIN || salvage_is_at(s->n))
 		return;
 	d = begin(s, WHOLE);
 	if (d)

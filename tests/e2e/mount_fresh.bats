@@ -286,3 +286,36 @@ changes_under() {
 	wait_for $((20 * SLOW)) pid_gone "$SPAWN_PID"
 	mount_stop
 }
+
+# has_bytes FILE TEXT: it begins with that.
+has_bytes() {
+	[ "$(head -c ${#2} "$1" | tr '\0' '?')" = "$2" ]
+}
+
+@test "a file that others wrote to between open and the first write" {
+	start -o linger=600
+	: >workspace/f
+	head -c 1000000 /dev/urandom >"$T/theirs"
+	exec 8<>workspace/f
+	ls workspace >/dev/null
+	cp "$T/theirs" "$H/f"
+	# nobody looks at it here until that is heard of, or what was known is old
+	settled
+	sleep 1.1
+	printf XY >&8
+	exec 8>&-
+	wait_until has_bytes "$H/f" XY
+	[ "$(stat -c %s "$H/f")" = 1000000 ]
+	cmp <(tail -c +3 "$H/f") <(tail -c +3 "$T/theirs")
+	# who removed it takes nothing away from one that is all written here
+	exec 8<>workspace/g
+	printf abc >&8
+	exec 8>&-
+	exec 8<>workspace/g
+	rm "$H/g"
+	settled
+	sleep 1.1
+	printf defg >&8
+	exec 8>&-
+	wait_until has_bytes "$H/g" defg
+}

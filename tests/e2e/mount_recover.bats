@@ -449,3 +449,29 @@ os.unlink("outputs/d/h")'
 	wait_until gone
 	[ -e "$dir/$young" ] && [ -e "$dir/.threadfs-upload-mine" ]
 }
+
+# What failed is tried again behind an operation that went well.
+used_and_noted() {
+	mkdir -p outputs/d && rmdir outputs/d && noted "$1"
+}
+
+@test "what failed does not go over what the sandbox has written since" {
+	local host=$DATA/users/default/threads/demo/user-data/outputs
+
+	echo old >outputs/f
+	stand_still
+	printf kept >"$T/k"
+	run cp "$T/k" outputs/f
+	[ "$status" != 0 ]
+	wait_until noted 1
+	printf agent >"$host/tmp"
+	mv "$host/tmp" "$host/f"
+	kill -CONT "$server"
+	wait_until used_and_noted 0
+	[ "$(cat "$host/f")" = agent ]
+	[ "$(cat "$host"/f.threadfs-conflict-*)" = kept ]
+	wait_until same_text agent outputs/f
+	wait_until same_text kept outputs/f.threadfs-conflict-*
+	grep -q 'f was changed by others meanwhile' "$LOG"
+	expect_errors
+}
