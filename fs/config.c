@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <yaml.h>
 
 #include "home.h"
@@ -360,10 +361,10 @@ static int read_section(struct options *o, const char *path, const struct buf *t
 	return r;
 }
 
-static int read_file(const char *path, struct buf *to, struct buf *why)
+static int read_file(const char *path, struct buf *to, struct stat *ret, struct buf *why)
 {
 	int fd CLEANUP_FD = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	int r = fd < 0 ? -errno : 0;
+	int r = fd < 0 || fstat(fd, ret) < 0 ? -errno : 0;
 
 	while (r == 0 && to->len <= CONFIG_BYTES_MAX) {
 		ssize_t n;
@@ -388,8 +389,8 @@ static int read_file(const char *path, struct buf *to, struct buf *why)
 	return r;
 }
 
-/* Where the file is, for what is looked for beside it. */
-static int note_dir(struct options *o, const char *path)
+/* Where the file is, for what is looked for beside it, and whose. */
+static int note_place(struct options *o, const char *path, const struct stat *st)
 {
 	char *whole CLEANUP_FREE = NULL;
 	int r = home_absolute(path, &whole);
@@ -401,6 +402,8 @@ static int note_dir(struct options *o, const char *path)
 	slash[slash == whole] = '\0';
 	free(o->deerflow.config_dir);
 	o->deerflow.config_dir = STEAL(whole);
+	o->deerflow.config_uid = st->st_uid;
+	o->deerflow.config_gid = st->st_gid;
 	return 0;
 }
 
@@ -409,10 +412,11 @@ int options_config_file(struct options *o, const char *path, struct buf *why)
 	/* In this order: our own section wins, wherever it stands. */
 	static const char *const sections[] = { "sandbox", "stream_bridge", "threadfs" };
 	struct buf text CLEANUP_BUF = BUF_INIT(0);
-	int r = read_file(path, &text, why);
+	struct stat st;
+	int r = read_file(path, &text, &st, why);
 
 	if (r == 0)
-		r = note_dir(o, path);
+		r = note_place(o, path, &st);
 	for (size_t i = 0; i < ARRAY_SIZE(sections) && r == 0; i++)
 		r = read_section(o, path, &text, sections[i], why);
 	return r;

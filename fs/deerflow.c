@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "home.h"
+#include "log.h"
 #include "options.h"
 #include "secret.h"
 
@@ -384,18 +385,56 @@ static bool is_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* DIR/.deer-flow, if it is there or has to be. */
-static int try_home(char **to, const char *dir, bool must)
+static int home_in(const char *dir, char **ret)
 {
 	char *path CLEANUP_FREE = NULL;
 
-	if (*to || asprintf(&path, "%s/.deer-flow", dir) < 0) {
+	if (asprintf(&path, "%s%s.deer-flow", dir, *dir ? "/" : "") < 0) {
 		path = NULL;
-		return *to ? 0 : -ENOMEM;
+		return -ENOMEM;
 	}
-	if (!must && !is_dir(path))
-		return 0;
-	return home_absolute(path, to);
+	return home_absolute(path, ret);
+}
+
+/* Who owns the file has said what is mounted: he is no stranger. */
+static bool is_friend(const struct deerflow *d, uid_t uid)
+{
+	return uid == geteuid() || uid == 0 || uid == d->config_uid;
+}
+
+static bool is_friends_group(const struct deerflow *d, gid_t gid)
+{
+	return gid == getegid() || group_member(gid) || gid == d->config_gid;
+}
+
+/*
+ * We look where others may have laid one for us, in /tmp for instance, and they would read
+ * and change all that is written to it. With a umask of 002 its owner's group can write, too.
+ */
+static bool is_trusted(const struct deerflow *d, const char *path)
+{
+	struct stat link, dir;
+
+	return lstat(path, &link) == 0 && stat(path, &dir) == 0 && is_friend(d, link.st_uid) &&
+	       is_friend(d, dir.st_uid) && !(dir.st_mode & S_IWOTH) &&
+	       (!(dir.st_mode & S_IWGRP) || is_friends_group(d, dir.st_gid));
+}
+
+/* DIR/.deer-flow, if it is there and nobody found one before. */
+static int try_home(struct options *o, const char *dir)
+{
+	char *path CLEANUP_FREE = NULL;
+	int r = o->data ? 0 : home_in(dir, &path);
+
+	if (!path || !is_dir(path))
+		return r == -ENOENT ? 0 : r;
+	if (is_trusted(&o->deerflow, path))
+		o->data = STEAL(path);
+	else
+		log_warn("%s is passed over: it is another user's, or others can write to it "
+			 "(data=DIR takes it all the same)",
+			 path);
+	return 0;
 }
 
 /*
@@ -408,22 +447,18 @@ static int find_home(struct options *o)
 		   *project = variable("DEER_FLOW_PROJECT_ROOT");
 	const char *dir = o->deerflow.config_dir;
 	char *backend CLEANUP_FREE = NULL;
-	int r;
 
 	if (home)
 		return home_absolute(home, &o->data);
 	if (project)
-		return try_home(&o->data, project, true);
+		return home_in(project, &o->data);
 	if (!dir)
 		return 0;
 	if (asprintf(&backend, "%s/backend", dir) < 0) {
 		backend = NULL;
 		return -ENOMEM;
 	}
-	r = try_home(&o->data, ".", false);
-	if (r == 0)
-		r = try_home(&o->data, dir, false);
-	return r < 0 ? r : try_home(&o->data, backend, false);
+	return try_home(o, "") ?: try_home(o, dir) ?: try_home(o, backend);
 }
 
 /* ---- whose they are ---- */

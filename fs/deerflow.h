@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <sys/types.h>
+
 #include "buf.h"
 #include "ownership_config.h"
 
@@ -22,7 +24,9 @@ struct deerflow_variable {
 
 struct deerflow {
 	char *config_dir; /* of the file that was read; NULL: none was */
-	char *use;        /* the provider's class path */
+	uid_t config_uid; /* whose that file is */
+	gid_t config_gid;
+	char *use; /* the provider's class path */
 	char *provisioner_url;
 	char *provisioner_key; /* secret */
 	char *key_problem;     /* why the file has none, after all */

@@ -9,8 +9,10 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "home.h"
+#include "log.h"
 #include "secret.h"
 #include "settings.h"
 #include "url.h"
@@ -332,6 +334,21 @@ static int default_dir(char **to, const char *option, const char *xdg, const cha
 	return r;
 }
 
+/*
+ * Not refused: deer-flow itself may run as another user, in a container for one, and share
+ * its directory with ours by a group. Root's sandboxes run as the owner of a thread's files.
+ */
+static void look_at_owner(const struct options *o)
+{
+	struct stat st;
+
+	if (o->source != SOURCE_URL && geteuid() != 0 && stat(o->data, &st) == 0 &&
+	    st.st_uid != geteuid() && st.st_uid != 0)
+		log_warn("the data root %s is another user's, who can read and change all that "
+			 "is in it",
+			 o->data);
+}
+
 int options_finish(struct options *o, struct buf *why)
 {
 	int r = deerflow_finish(o, why);
@@ -342,6 +359,7 @@ int options_finish(struct options *o, struct buf *why)
 		r = default_dir(&o->cache, "cache", "XDG_CACHE_HOME", ".cache", why);
 	if (r < 0)
 		return r;
+	look_at_owner(o);
 	if (o->uid == nobody)
 		o->uid = getuid();
 	if (o->gid == nobody)

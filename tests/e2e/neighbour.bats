@@ -153,6 +153,78 @@ mount_ours() {
 	[ ! -s "$T/his.log" ]
 }
 
+# deerflow_of UID DIR: a deer-flow of that user's in DIR, with a thread called like him.
+deerflow_of() {
+	as "$1" mkdir -p "$2/backend/.deer-flow/users/default/threads/of-$1/user-data"
+	as "$1" sh -c "printf 'sandbox:\n  use: deerflow.sandbox.local:LocalSandboxProvider\n' >'$2/config.yaml'"
+}
+
+# data_of_mount UID ARGS…: mounts as UID from within $T/pub; prints which data root it has.
+data_of_mount() {
+	(cd "$T/pub" && as "$1" env -u XDG_STATE_HOME "$THREADFS" mount "${@:2}" -o "cache=$T/c$1" "$M" \
+		>"$T/said" 2>&1 3>&-) || { cat "$T/said" >&2; return 1; }
+	as "$1" sed -n 's/^data=//p' "$M/.ctl/config"
+}
+
+# deer-flow's directory is looked for in the working directory first, which may be his.
+@test "a .deer-flow that another has laid in the working directory is passed over" {
+	local uid
+
+	chmod 0755 "$T"
+	M=$T/m
+	MOUNTS+=("$M")
+	for uid in "$US" 0; do
+		rm -rf "$T/pub" "$T/df"
+		install -d -o "$HIM" "$T/pub"
+		install -d -o "$uid" "$T/df"
+		chown "$uid" "$M"
+		install -d -m 0700 -o "$uid" "$T/c$uid"
+		[ "$uid" != 0 ] || chown -R 0:0 "$T/run"
+		deerflow_of "$uid" "$T/df"
+		as "$HIM" mkdir -p "$T/pub/.deer-flow/users/default/threads/demo/user-data"
+		as "$HIM" chmod -R 0777 "$T/pub/.deer-flow"
+		same "$(data_of_mount "$uid" --config "$T/df/config.yaml")" "$T/df/backend/.deer-flow"
+		same "$(cat "$T/said")" "threadfs: warning: $T/pub/.deer-flow is passed over: it is another user's, or \
+others can write to it (data=DIR takes it all the same)"
+		same "$(as "$uid" ls "$M/threads")" "of-$uid"
+		as "$uid" sh -c "echo secret >'$M/threads/of-$uid/f'"
+		[ -z "$(find "$T/pub" -type f)" ]
+		as "$uid" "$THREADFS" unmount "$M"
+		# one that is ours is not
+		mv "$T/df/backend/.deer-flow" "$T/df/.deer-flow"
+		rm -rf "$T/pub/.deer-flow"
+		same "$(data_of_mount "$uid" --config "$T/df/config.yaml")" "$T/df/.deer-flow"
+		same "$(cat "$T/said")" ""
+		as "$uid" "$THREADFS" unmount "$M"
+	done
+}
+
+# It may be deer-flow's own user's, and shared by a group: so it is used, but not without a word.
+@test "a data root of another's is used by who names it, and ordinary users are warned" {
+	chmod 0755 "$T"
+	M=$T/m
+	MOUNTS+=("$M")
+	install -d -o "$HIM" "$T/pub"
+	install -d -m 0777 -o "$HIM" "$T/his"
+	install -d -m 0777 "$T/roots"
+	install -d -m 0700 -o "$US" "$T/c$US"
+	same "$(data_of_mount "$US" -o "data=$T/his")" "$T/his"
+	same "$(cat "$T/said")" \
+		"threadfs: warning: the data root $T/his is another user's, who can read and change all that is in it"
+	as "$US" "$THREADFS" unmount "$M"
+	same "$(data_of_mount "$US" -o "data=$T/roots")" "$T/roots"
+	same "$(cat "$T/said")" ""
+	as "$US" "$THREADFS" unmount "$M"
+	# root is not, and his sandboxes run as the owner of a thread's files
+	chown -R 0:0 "$T/run"
+	as "$HIM" mkdir -p "$T/his/users/default/threads/demo/user-data/outputs"
+	same "$(data_of_mount 0 -o "data=$T/his")" "$T/his"
+	same "$(cat "$T/said")" ""
+	echo x >"$M/threads/demo/outputs/f"
+	same "$(stat -c %u "$T/his/users/default/threads/demo/user-data/outputs/f")" "$HIM"
+	"$THREADFS" unmount "$M"
+}
+
 # Not in a sticky directory: there the kernel may refuse before we do (fs.protected_symlinks).
 @test "a log that is another's link is refused, one that is ours or root's is followed" {
 	install -d -m 0777 "$T/open"

@@ -300,6 +300,84 @@ static void test_home(void **state UNUSED)
 	data_is("/home/somebody/.local/state/threadfs");
 }
 
+static void deerflow_dir(const char *name, uid_t uid, gid_t gid, mode_t mode)
+{
+	if (mkdir(name, 0700) < 0)
+		assert_int_equal(errno, EEXIST);
+	assert_int_equal(chown(name, uid, gid), 0);
+	assert_int_equal(chmod(name, mode), 0);
+}
+
+static void config_is_of(uid_t uid, gid_t gid)
+{
+	int fd CLEANUP_FD = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fchown(fd, uid, gid), 0);
+}
+
+enum { ANN = 65533, EVE = 65532 };
+
+static void found_in(const char *below)
+{
+	char want[2 * SCRATCH_MAX];
+
+	given(AIO);
+	snprintf(want, sizeof(want), "%s/%s/.deer-flow", dir, below);
+	data_is(want);
+}
+
+/* We are root and stand in "pub", the file is Ann's. */
+static void stand_in_pub(void)
+{
+	config_is_of(ANN, ANN);
+	assert_int_equal(mkdir("pub", 0755), 0);
+	assert_int_equal(mkdir("backend", 0755), 0);
+	deerflow_dir("backend/.deer-flow", ANN, ANN, 0755);
+	assert_int_equal(chdir("pub"), 0);
+}
+
+static void test_a_strangers_home_is_passed_over(void **state UNUSED)
+{
+	static const struct {
+		uid_t uid;
+		gid_t gid;
+		mode_t mode;
+		const char *found;
+	} rows[] = {
+		{ 0, 0, 0755, "pub" },         { 0, 0, 0775, "pub" },
+		{ ANN, ANN, 0755, "pub" },     { ANN, ANN, 0775, "pub" },
+		{ ANN, EVE, 0755, "pub" },     { ANN, EVE, 0775, "backend" },
+		{ ANN, ANN, 0777, "backend" }, { 0, EVE, 0775, "backend" },
+		{ 0, 0, 01777, "backend" },    { EVE, EVE, 0755, "backend" },
+		{ EVE, 0, 0700, "backend" },   { EVE, ANN, 0777, "backend" },
+	};
+
+	if (geteuid() != 0)
+		skip();
+	stand_in_pub();
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		deerflow_dir(".deer-flow", rows[i].uid, rows[i].gid, rows[i].mode);
+		found_in(rows[i].found);
+	}
+	/* Who says where it is gets it, whosever it is. */
+	given(AIO "threadfs:\n  data: .deer-flow\n");
+	assert_non_null(strstr(o.data, "/pub/.deer-flow"));
+}
+
+/* It would make a data root of whatever is ours. */
+static void test_a_strangers_link_to_a_home_is_passed_over(void **state UNUSED)
+{
+	if (geteuid() != 0)
+		skip();
+	stand_in_pub();
+	deerflow_dir("other", ANN, ANN, 0755);
+	assert_int_equal(symlink("other", ".deer-flow"), 0);
+	found_in("pub");
+	assert_int_equal(lchown(".deer-flow", EVE, EVE), 0);
+	found_in("backend");
+}
+
 /* ---- whose they are ---- */
 
 static void ownership_is(enum ownership_type type, const char *url)
@@ -392,6 +470,8 @@ int main(void)
 		TEST(test_other_providers),
 		TEST(test_bad_values),
 		TEST(test_home),
+		TEST(test_a_strangers_home_is_passed_over),
+		TEST(test_a_strangers_link_to_a_home_is_passed_over),
 		TEST(test_default_config_is_memory),
 		TEST(test_ownership),
 		TEST(test_ownership_is_inferred),
