@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "paths.h"
 #include "url.h"
 
 enum { ENGINE_PORT = 2375 };
@@ -123,17 +124,18 @@ static void say_socket(const char *path, int error, struct buf *why)
 			   strerrordesc_np(-error));
 }
 
+/* Who is at a socket gets what containers are to know, keys too: no stranger's is tried. */
 static int find_usual(struct docker_address *ret, struct buf *why)
 {
 	static const char *const below[] = { "/docker.sock", "/podman/podman.sock" };
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *runtime = paths_own_runtime(true);
 	char *candidates[4] = { NULL };
 	size_t n = 0;
 	int error = -ENOENT, r = -ENOENT;
 
 	candidates[n++] = strdup("/var/run/docker.sock");
 	candidates[n++] = strdup("/run/podman/podman.sock");
-	for (size_t i = 0; runtime && *runtime && i < ARRAY_SIZE(below); i++)
+	for (size_t i = 0; runtime && i < ARRAY_SIZE(below); i++)
 		if (asprintf(&candidates[n], "%s%s", runtime, below[i]) >= 0)
 			n++;
 	for (size_t i = 0; i < n && r < 0; i++) {
@@ -148,8 +150,12 @@ static int find_usual(struct docker_address *ret, struct buf *why)
 		}
 	}
 	if (r < 0 && error == -ENOENT)
-		buf_puts(why, "there is no engine: neither Docker's nor Podman's socket is there "
-			      "(start one, or say where it is with DOCKER_HOST)");
+		buf_printf(why,
+			   "there is no engine: neither Docker's nor Podman's socket is there%s "
+			   "(start one, or say where it is with DOCKER_HOST)",
+			   getenv("XDG_RUNTIME_DIR") && !runtime
+				   ? ", and XDG_RUNTIME_DIR is not yours alone"
+				   : "");
 	for (size_t i = 0; i < n; i++)
 		free(candidates[i]);
 	return r < 0 ? error : 0;

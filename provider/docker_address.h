@@ -21,8 +21,8 @@ void docker_address_release(struct docker_address *a);
 int docker_parse_address(const char *text, struct docker_address *ret, struct buf *why) MUST_CHECK;
 /*
  * The engine that `given` names (NULL: $DOCKER_HOST), else the first of the usual sockets of
- * Docker and Podman at which somebody listens. Returns 0, or a negative errno with one line in
- * why. Does not wait.
+ * Docker and Podman at which somebody listens, root's or the user's own. Returns 0, or a negative
+ * errno with one line in why. Does not wait.
  */
 int docker_find_engine(const char *given, struct docker_address *ret, struct buf *why) MUST_CHECK;
 

@@ -382,23 +382,24 @@ static int claim_dir(const char *path)
 	return (st.st_mode & 077) && fchmod(fd, 0700) < 0 ? -errno : 0;
 }
 
-/* su and sudo -E leave us with another user's, who could replace what we make there. */
-static bool is_ours(const char *path)
+const char *paths_own_runtime(bool alone)
 {
+	const char *xdg = getenv("XDG_RUNTIME_DIR");
 	struct stat st;
 
-	/* Nor where others can: unless its sticky bit keeps them from what is not theirs. */
-	return stat(path, &st) == 0 && st.st_uid == geteuid() &&
-	       (!(st.st_mode & 022) || (st.st_mode & S_ISVTX));
+	if (!xdg || xdg[0] != '/' || stat(xdg, &st) < 0 || st.st_uid != geteuid())
+		return NULL;
+	/* Where others can write, a sticky bit keeps them from what is not theirs. */
+	return !(st.st_mode & 022) || (!alone && (st.st_mode & S_ISVTX)) ? xdg : NULL;
 }
 
 int paths_runtime(char **ret)
 {
-	const char *xdg = getenv("XDG_RUNTIME_DIR");
+	const char *xdg = paths_own_runtime(false);
 	char *path CLEANUP_FREE = NULL;
 	int r, n;
 
-	if (xdg && xdg[0] == '/' && is_ours(xdg))
+	if (xdg)
 		n = asprintf(&path, "%s/threadfs", xdg);
 	else if (geteuid() == 0)
 		n = asprintf(&path, "/run/threadfs");

@@ -52,8 +52,15 @@ int paths_make(const char *path, mode_t mode) MUST_CHECK;
 int paths_check_own(int fd) MUST_CHECK;
 
 /*
+ * $XDG_RUNTIME_DIR if it is the user's own, and nobody else can replace what he makes there;
+ * alone: nor make anything there, so what is found there is his. Else NULL: su and sudo -E
+ * leave us with another user's.
+ */
+const char *paths_own_runtime(bool alone);
+
+/*
  * Where sockets and locks live: $XDG_RUNTIME_DIR/threadfs if that directory is
- * the user's own, and nobody else's to write to; /run/threadfs for root; else /tmp/threadfs-UID.
+ * the user's own (above); /run/threadfs for root; else /tmp/threadfs-UID.
  * Made 0700; -EPERM if it is somebody else's. For the caller to free.
  */
 int paths_runtime(char **ret) MUST_CHECK;

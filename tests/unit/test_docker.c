@@ -9,9 +9,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 
 #include <cmocka.h>
 
+#include "../lib/scratch.h"
 #include "docker_address.h"
 #include "docker_answer.h"
 #include "docker_spec.h"
@@ -81,6 +85,64 @@ static void test_addresses_that_cannot_be_had_say_so(void **state UNUSED)
 			fail_msg("'%s' is not in '%s'", rows[i].words, why.data ?: "");
 		assert_null(strchr(why.data, '\n'));
 	}
+}
+
+/* The socket of an engine that is found with that runtime directory, "" for none there. */
+static void found_with(const char *runtime, mode_t mode, const char *want)
+{
+	struct docker_address a CLEANUP_DOCKER_ADDRESS = { 0 };
+	struct buf why CLEANUP_BUF = BUF_INIT(0);
+
+	assert_int_equal(chmod(runtime, mode), 0);
+	(void)!docker_find_engine(NULL, &a, &why);
+	if (!a.socket || strncmp(a.socket, runtime, strlen(runtime)) != 0)
+		assert_string_equal("", want);
+	else
+		assert_string_equal(a.socket + strlen(runtime), want);
+}
+
+static int listen_at(const char *path)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(fd, 5), 0);
+	return fd;
+}
+
+/* su and sudo -E leave us with his, and what he has at his socket would be sent our keys. */
+static void test_another_users_engine_is_not_found(void **state UNUSED)
+{
+	char dir[SCRATCH_MAX], path[SCRATCH_MAX + 32];
+	struct docker_address a CLEANUP_DOCKER_ADDRESS = { 0 };
+	struct buf why CLEANUP_BUF = BUF_INIT(0);
+	int fd CLEANUP_FD = -1;
+
+	if (access("/var/run/docker.sock", F_OK) == 0 ||
+	    access("/run/podman/podman.sock", F_OK) == 0)
+		skip(); /* they come first */
+	unsetenv("DOCKER_HOST");
+	assert_true(scratch_dir(dir));
+	setenv("XDG_RUNTIME_DIR", dir, 1);
+	snprintf(path, sizeof(path), "%s/docker.sock", dir);
+	fd = listen_at(path);
+	found_with(dir, 0700, "/docker.sock");
+	found_with(dir, 0755, "/docker.sock");
+	found_with(dir, 0777, "");
+	found_with(dir, 01777, ""); /* anybody may have made that name */
+	if (geteuid() == 0) {
+		assert_int_equal(chown(dir, 65533, 65533), 0);
+		found_with(dir, 0755, "");
+		assert_int_equal(docker_find_engine(NULL, &a, &why), -ENOENT);
+		assert_non_null(strstr(why.data, "XDG_RUNTIME_DIR is not yours alone"));
+	}
+	/* who names it gets it */
+	assert_int_equal(docker_find_engine(path, &a, &why), 0);
+	assert_string_equal(a.socket, path);
+	unsetenv("XDG_RUNTIME_DIR");
+	assert_true(scratch_remove(dir));
 }
 
 static void bound(const char *host, const char *given, const char *want)
@@ -475,6 +537,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_addresses_of_engines),
 		cmocka_unit_test(test_addresses_that_cannot_be_had_say_so),
+		cmocka_unit_test(test_another_users_engine_is_not_found),
 		cmocka_unit_test(test_bind_host),
 		cmocka_unit_test(test_urls),
 		cmocka_unit_test(test_inspect),
