@@ -107,6 +107,7 @@ static int open_docker(const struct options *o, struct loop *loop, struct backen
 		.engine = o->engine,
 		.image = o->image,
 		.prefix = o->prefix,
+		.network = o->network,
 		.port = o->port,
 		.mounts = mounts,
 		.nmounts = d->nmounts,

@@ -63,6 +63,7 @@ void options_release(struct options *o)
 	free(o->engine);
 	free(o->image);
 	free(o->prefix);
+	free(o->network);
 	deerflow_release(&o->deerflow);
 	free(o->cacert);
 	free(o->cache);

@@ -48,6 +48,7 @@ struct options {
 
 	char *engine;         /* of containers; NULL: $DOCKER_HOST, else what there is */
 	char *image, *prefix; /* of containers; NULL: deer-flow's */
+	char *network;        /* of the engine's; NULL: its default */
 	unsigned port;        /* the first that is tried for one */
 
 	unsigned debug; /* of enum log_topics */

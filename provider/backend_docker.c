@@ -447,6 +447,7 @@ static void docker_free(struct backend *base)
 	pull_free(b->pull);
 	free(b->image);
 	free(b->prefix);
+	free(b->network);
 	free(b->host);
 	free(b->bind_host);
 	free(b->root);
@@ -541,13 +542,19 @@ static int set_locks(struct docker *b, const struct docker_config *c, struct buf
 	return r;
 }
 
-/* What a container may be called: the rest of the name is ours. */
-static bool is_prefix(const char *s)
+/* What a network may be called, and a container: the rest of its name is ours. */
+static bool is_name(const char *s)
 {
 	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 				      "0123456789_.-";
 
 	return s[0] && !strchr("_.-", s[0]) && strspn(s, allowed) == strlen(s) && strlen(s) < 128;
+}
+
+/* Words of the engine's for what has no ports of its own to publish; "container:…" has a colon. */
+static bool is_network(const char *s)
+{
+	return is_name(s) && strcmp(s, "host") != 0 && strcmp(s, "none") != 0;
 }
 
 static int set_names(struct docker *b, const struct docker_config *c,
@@ -559,7 +566,11 @@ static int set_names(struct docker *b, const struct docker_config *c,
 	const char *reason = NULL;
 	int r;
 
-	if (!is_prefix(c->prefix ?: DOCKER_PREFIX)) {
+	if (c->network && !is_network(c->network)) {
+		buf_printf(why, "'%s' cannot be a network that containers are on", c->network);
+		return -EINVAL;
+	}
+	if (!is_name(c->prefix ?: DOCKER_PREFIX)) {
 		buf_printf(why, "'%s' cannot be how the names of containers begin", c->prefix);
 		return -EINVAL;
 	}
@@ -567,7 +578,8 @@ static int set_names(struct docker *b, const struct docker_config *c,
 	b->port = c->port ?: DOCKER_PORT;
 	b->stop_timeout_s = MIN(c->stop_timeout_s ?: DOCKER_STOP_TIMEOUT, DOCKER_STOP_TIMEOUT);
 	r = copy(&b->image, c->image ?: DOCKER_IMAGE)
-		    ?: copy(&b->prefix, c->prefix ?: DOCKER_PREFIX);
+		    ?: copy(&b->prefix, c->prefix ?: DOCKER_PREFIX)
+		    ?: copy(&b->network, c->network);
 	if (r == 0)
 		r = copy(&b->host, host ?: "localhost") ?: copy(&b->bind_host, bind);
 	if (r == 0)

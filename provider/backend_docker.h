@@ -36,13 +36,14 @@ struct docker_env {
  * defaults. Everything is copied.
  */
 struct docker_config {
-	const char *engine; /* unix:///PATH or tcp://HOST:PORT; NULL: $DOCKER_HOST, else the usual
-			       sockets of Docker and Podman */
-	const char *image;  /* NULL: DOCKER_IMAGE */
-	const char *prefix; /* sandbox.container_prefix; NULL: DOCKER_PREFIX */
-	unsigned port;      /* sandbox.port, the first one tried; 0: DOCKER_PORT */
-	const char *host;   /* at which ports are reached; NULL: $DEER_FLOW_SANDBOX_HOST, else this
-			       machine */
+	const char *engine;  /* unix:///PATH or tcp://HOST:PORT; NULL: $DOCKER_HOST, else the usual
+				sockets of Docker and Podman */
+	const char *image;   /* NULL: DOCKER_IMAGE */
+	const char *prefix;  /* sandbox.container_prefix; NULL: DOCKER_PREFIX */
+	const char *network; /* of the engine's; NULL: its default */
+	unsigned port;       /* sandbox.port, the first one tried; 0: DOCKER_PORT */
+	const char *host;    /* at which ports are reached; NULL: $DEER_FLOW_SANDBOX_HOST, else this
+				machine */
 	const char *bind_host;   /* NULL: $DEER_FLOW_SANDBOX_BIND_HOST, else loopback for a local
 				    `host` and every address for any other */
 	unsigned stop_timeout_s; /* between asking it to end and killing it; 0: the default */

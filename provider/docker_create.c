@@ -221,6 +221,7 @@ static void make(struct question *q)
 	struct docker_spec spec = {
 		.image = b->image,
 		.bind_host = b->bind_host,
+		.network = b->network,
 		.port = b->port + (unsigned)q->slot,
 		.stop_timeout_s = b->stop_timeout_s,
 		.user = q->user,

@@ -38,7 +38,7 @@ struct docker {
 	struct sandbox *engine; /* its API, not a sandbox: see request.h */
 	struct sandbox *ends;   /* the same, for requests that wait for a container's end */
 	char api[16];           /* "/v1.41" */
-	char *image, *prefix, *host, *bind_host, *root;
+	char *image, *prefix, *network, *host, *bind_host, *root;
 	char *maker; /* this machine and where its locks are: who may adopt what bears it */
 	char *locks; /* the directory */
 	unsigned port, stop_timeout_s;

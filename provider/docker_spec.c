@@ -142,6 +142,8 @@ int docker_put_spec(struct buf *to, const struct docker_spec *s)
 	jw_arr(&w);
 	jw_str(&w, "seccomp=unconfined");
 	jw_arr_end(&w);
+	if (s->network)
+		jw_kstr(&w, "NetworkMode", s->network);
 	put_ports(&w, s);
 	put_mounts(&w, s);
 	jw_obj_end(&w);

@@ -6,7 +6,8 @@
 
 struct docker_spec {
 	const char *image, *bind_host;
-	unsigned port; /* outside */
+	const char *network; /* NULL: the engine's default */
+	unsigned port;       /* outside */
 	unsigned stop_timeout_s;
 	const char *user, *thread, *maker;
 	const struct docker_mount *mounts; /* sandbox.mounts */

@@ -265,6 +265,39 @@ static void test_create_without_directories_of_the_thread(void **state UNUSED)
 	backend_free(b);
 }
 
+static void test_create_on_a_network(void **state UNUSED)
+{
+	static const char *const bad[] = { "host", "none", "container:x", "a/b" };
+	struct docker_config c = defaults();
+	cJSON *root CLEANUP_JSON = NULL;
+	const cJSON *networks;
+	struct backend *b = NULL;
+	char *url CLEANUP_FREE = NULL;
+
+	c.network = "apart";
+	b = make(&c);
+	refused(b, ASK_CREATE, -EIO, "apart"); /* there is none */
+	assert_int_equal(engine_ask(&engine, "POST", "/v1.41/networks/create",
+				    "{\"Name\":\"apart\",\"Driver\":\"bridge\"}", NULL),
+			 201);
+	url = place(b, ASK_CREATE);
+	sandbox_unref(open_sandbox(url)); /* it answers */
+	root = engine_inspect(&engine, name());
+	networks = cJSON_GetObjectItem(cJSON_GetObjectItem(root, "NetworkSettings"), "Networks");
+	assert_int_equal(cJSON_GetArraySize(networks), 1);
+	assert_non_null(cJSON_GetObjectItem(networks, "apart"));
+	destroy(b);
+	backend_free(b);
+	assert_int_equal(engine_ask(&engine, "DELETE", "/v1.41/networks/apart", NULL, NULL), 204);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		char *why CLEANUP_FREE = NULL;
+
+		c.network = bad[i];
+		assert_int_equal(backend_docker_new(loop, &c, &b, &why), -EINVAL);
+		assert_non_null(strstr(why, bad[i]));
+	}
+}
+
 /* The engine is root on the host and follows links: it must not hear of any. */
 static void test_links_are_not_bound(void **state UNUSED)
 {
@@ -624,6 +657,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_create),
 		TEST(test_create_without_directories_of_the_thread),
+		TEST(test_create_on_a_network),
 		TEST(test_links_are_not_bound),
 		TEST(test_a_name_that_is_taken),
 		TEST(test_a_port_that_is_taken),

@@ -521,6 +521,7 @@ static void test_spec_keeps_paths_whole(void **state UNUSED)
 	assert_int_equal(docker_put_spec(&b, &s), 0);
 	assert_non_null(strstr(b.data, "\"Source\":\"C:/a,b:c\",\"Target\":\"/mnt/x\""));
 	assert_non_null(strstr(b.data, "\"HostIp\":\"::1\""));
+	assert_null(strstr(b.data, "NetworkMode"));
 	assert_null(strstr(b.data, "user-data")); /* without thread_data_mounts */
 }
 
