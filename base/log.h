@@ -1,5 +1,6 @@
 /*
- * One line per event on stderr. Thread-safe (one write per line).
+ * One line per event on stderr. Thread-safe (one write per line). Does not block, unless stderr is
+ * a file: a line for which there is no room is lost, and how many were is told with the next one.
  *
  * A file gets the time with each line. A terminal and a pipe get none: whoever is behind it
  * knows the time. For the journal the level becomes the "<N>" that it understands, and the

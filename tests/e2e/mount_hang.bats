@@ -434,4 +434,61 @@ unmount_while_dripping() {
 	grep '^threadfs_watch_floods_total [1-9]' "$M/.ctl/metrics"
 	wait_until watched
 	[ "$(ls outputs)" = "$(ls "$host")" ]
+
+# brim: fills the pipe $T/err.
+brim() {
+	"$PYTHON" -c '
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_NONBLOCK)
+for size in 4096, 1:
+    try:
+        while True:
+            os.write(fd, b"." * (size - 1) + b"\n")
+    except BlockingIOError:
+        pass' "$T/err"
+}
+
+# drained: what is in it, without waiting for more.
+drained() {
+	"$PYTHON" -c '
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_NONBLOCK)
+try:
+    while True:
+        sys.stdout.buffer.write(os.read(fd, 65536))
+except BlockingIOError:
+    pass' "$T/err"
+}
+
+# lose_sandbox: which is something for the log.
+lose_sandbox() {
+	kill_sandbox "$(jq '.threads[] | select(.thread == "demo") | .pid' "$M/.ctl/status.json")"
+	wait_until timeout 20 touch "$M/threads/demo/outputs/f"
+}
+
+@test "nobody reads the log: neither the mount nor its end waits for that" {
+	local fd
+
+	mkfifo "$T/err"
+	exec {fd}<>"$T/err"
+	HELD_FDS+=("$fd")
+	mount_prepare_
+	"$THREADFS" mount -f "${MOUNT_ARGS[@]/,log=$LOG/}" >"$M.out" 2>"$T/err" </dev/null 3>&- &
+	MOUNT_PID=$!
+	MOUNT_PIDS+=("$MOUNT_PID")
+	wait_until is_mounted "$M"
+	mkdir "$M/threads/demo"
+	echo content >"$M/threads/demo/outputs/f"
+	brim
+	lose_sandbox
+	timeout 20 grep -q content "$M/threads/demo/outputs/f"
+	drained >/dev/null
+	# somebody reads again: it says so, and then what is the matter
+	lose_sandbox
+	drained >"$T/said"
+	grep -Eq '^threadfs: warning: [1-9][0-9]* line\(s\) of this log could not be written$' "$T/said"
+	[ "$(tail -n 1 "$T/said")" != "$(grep 'line(s)' "$T/said")" ]
+	brim
+	kill -TERM "$MOUNT_PID"
+	mount_ended
 }

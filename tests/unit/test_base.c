@@ -1,12 +1,18 @@
 /* base/: buffers, files, UTF-8, checked JSON in and out. */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <termios.h>
 
 #include <cmocka.h>
 
@@ -16,6 +22,7 @@
 #include "io.h"
 #include "json.h"
 #include "jsonw.h"
+#include "log.h"
 #include "utf8.h"
 
 static void buf_keeps_its_cap_and_its_error(void **state)
@@ -230,6 +237,90 @@ static void histogram_counts_and_tells_quantiles(void **state)
 	assert_int_equal(sum.counts[3], 198);
 }
 
+/* Adds what there is to be read. */
+static void drain(int fd, char *to, size_t size)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t len = strlen(to);
+	ssize_t n;
+
+	while (poll(&p, 1, 1) > 0 && (n = read(fd, to + len, size - 1 - len)) > 0)
+		len += (size_t)n;
+	to[len] = '\0';
+}
+
+static unsigned long count(const char *text, const char *what)
+{
+	unsigned long n = 0;
+
+	for (; (text = strstr(text, what)); text += strlen(what))
+		n++;
+	return n;
+}
+
+static unsigned long told_lost(const char *text)
+{
+	unsigned long n, sum = 0;
+
+	for (; (text = strstr(text, "\nthreadfs: warning: ")); text++)
+		if (sscanf(text, " threadfs: warning: %lu line(s) of this log", &n) == 1)
+			sum += n;
+	return sum;
+}
+
+/* Logs to fd, which nobody reads; then it is read from the other end. */
+static void log_to_who_does_not_read(int fd, int other)
+{
+	static char text[1 << 20], x[1500];
+	int saved = dup(STDERR_FILENO);
+	unsigned long logged = 400;
+
+	memset(x, 'x', sizeof(x) - 1);
+	x[sizeof(x) - 2] = '\n';
+	text[0] = '\0';
+	alarm(20); /* it is the end of a test that hangs */
+	dup2(fd, STDERR_FILENO);
+	log_look_at_stream();
+	for (unsigned long i = 0; i < logged; i++)
+		log_warn("%.*s", (int)sizeof(x) - 2, x);
+	while (!strstr(text, "\nthreadfs: warning: again\n")) {
+		drain(other, text, sizeof(text));
+		errno = ESTALE;
+		log_warn("again");
+		assert_int_equal(errno, ESTALE);
+		logged++;
+	}
+	while (count(text, x) + count(text, "again\n") + told_lost(text) < logged)
+		drain(other, text, sizeof(text));
+	assert_in_range(count(text, x), 1, 399);
+	assert_int_equal(count(text, x) + count(text, "again\n") + told_lost(text), logged);
+	assert_false(fcntl(fd, F_GETFL) & O_NONBLOCK); /* which is for all who have it */
+	alarm(0);
+	dup2(saved, STDERR_FILENO);
+	log_look_at_stream();
+	close(saved);
+}
+
+static void log_does_not_wait_for_who_does_not_read(void **state UNUSED)
+{
+	struct termios raw = { 0 };
+	int fds[2];
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	log_to_who_does_not_read(fds[1], fds[0]);
+	close(fds[0]);
+	close(fds[1]);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	log_to_who_does_not_read(fds[1], fds[0]);
+	close(fds[0]);
+	close(fds[1]);
+	cfmakeraw(&raw);
+	assert_int_equal(openpty(&fds[0], &fds[1], NULL, &raw, NULL), 0);
+	log_to_who_does_not_read(fds[1], fds[0]);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void hash_is_siphash_with_a_key(void **state UNUSED)
 {
 	static const struct {
@@ -295,6 +386,7 @@ int main(void)
 		cmocka_unit_test(json_refuses_too_many_values),
 		cmocka_unit_test(json_keeps_nul_in_strings),
 		cmocka_unit_test(writer_escapes_everything),
+		cmocka_unit_test(log_does_not_wait_for_who_does_not_read),
 		cmocka_unit_test(histogram_counts_and_tells_quantiles),
 		cmocka_unit_test(hash_is_siphash_with_a_key),
 	};
