@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -191,14 +190,14 @@ static void hear_of_death(void)
 }
 
 /* Ends all who wait for answers, and so what keeps the daemon from its end. */
-static void abort_connection(const char *point, dev_t dev)
+static void abort_connection(const struct mount_entry *mount)
 {
 	char path[64];
 
-	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", minor(dev));
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", minor(mount->dev));
 	int fd CLEANUP_FD = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "1", 1) != 1)
-		umount2(point, MNT_FORCE | UMOUNT_NOFOLLOW); /* if it is busy that only aborts */
+		unmount_abort(mount);
 }
 
 /* Waits for the daemon's end. True: it ended in order. */
@@ -231,16 +230,28 @@ static bool wait_for_end(dev_t *ret_dev)
 	}
 }
 
-/* Whether the mount is still there. */
-static bool find(const char *point, dev_t dev)
+/* The mount, if it is still there. */
+static const struct mount_entry *find(const struct mounts *m, const char *point, dev_t dev)
+{
+	const struct mount_entry *mount = mounts_at(m, point);
+
+	return mount_entry_is_ours(mount) && (dev == 0 || mount->dev == dev) ? mount : NULL;
+}
+
+static bool is_there(const char *point, dev_t dev)
+{
+	struct mounts m CLEANUP_MOUNTS = { 0 };
+
+	return mounts_read(&m) == 0 && find(&m, point, dev);
+}
+
+static void let_go(const char *point, dev_t dev)
 {
 	struct mounts m CLEANUP_MOUNTS = { 0 };
 	const struct mount_entry *mount;
 
-	if (mounts_read(&m) < 0)
-		return false;
-	mount = mounts_at(&m, point);
-	return mount_entry_is_ours(mount) && (dev == 0 || mount->dev == dev);
+	if (dev != 0 && mounts_read(&m) == 0 && (mount = find(&m, point, dev)))
+		abort_connection(mount);
 }
 
 static int guard(const char *point)
@@ -255,9 +266,8 @@ static int guard(const char *point)
 	hear_of_death();
 	if (wait_for_end(&dev))
 		return 0;
-	if (dev != 0 && find(point, dev))
-		abort_connection(point, dev);
-	for (int i = 0; i < LOOKS && find(point, dev); i++) {
+	let_go(point, dev);
+	for (int i = 0; i < LOOKS && is_there(point, dev); i++) {
 		if (unmount_is_dead(point))
 			return unmount_stale(point, &words) < 0 ? EXIT_FAILURE : 0;
 		poll(NULL, 0, LOOK_EVERY_MS);

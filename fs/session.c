@@ -10,13 +10,13 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "log.h"
 #include "mounts.h"
 #include "ops.h"
+#include "unmount.h"
 
 /* So many requests at a time before timers and sockets have their turn. */
 enum { REQUESTS_PER_TURN = 64 };
@@ -208,11 +208,6 @@ int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf 
 	return 0;
 }
 
-/*
- * libfuse closes the descriptor before it unmounts, and only then forgets its
- * number. On the loop's thread nobody reads or answers in between, with what may be
- * the number of somebody else's socket by then.
- */
 static bool has_ended(const struct fs *fs)
 {
 	struct pollfd p = { .fd = fuse_session_fd(fs->se) };
@@ -220,16 +215,34 @@ static bool has_ended(const struct fs *fs)
 	return poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
 }
 
-/* After umount -l somebody else's mount may be there by now. */
-static bool is_ours(const struct fs *fs)
+/*
+ * Ends the connection. libfuse would then unmount whatever is at the path by now, through links,
+ * too; but not if the descriptor says that there is nothing any more, as a pipe without a reader
+ * does. It closes that, and only then forgets its number: on the loop's thread nobody reads or
+ * answers in between, with what may be the number of somebody else's socket by then.
+ */
+static int end_connection(struct fs *fs)
 {
-	struct mounts m CLEANUP_MOUNTS = { 0 };
-	const struct mount_entry *there;
+	int fds[2], r = 0;
 
-	if (mounts_read(&m) < 0)
-		return false;
-	there = mounts_at(&m, fs->opt->mountpoint);
-	return mount_entry_is_ours(there) && there->dev == fs->session->dev;
+	if (!has_ended(fs)) {
+		if (pipe2(fds, O_CLOEXEC) < 0)
+			return -errno;
+		close(fds[0]);
+		r = dup3(fds[1], fuse_session_fd(fs->se), O_CLOEXEC) < 0 ? -errno : 0;
+		close(fds[1]);
+	}
+	if (r == 0)
+		fuse_session_unmount(fs->se);
+	return r;
+}
+
+/* After umount -l somebody else's mount may be there by now. */
+static const struct mount_entry *find(const struct fs *fs, const struct mounts *m)
+{
+	const struct mount_entry *there = mounts_at(m, fs->opt->mountpoint);
+
+	return mount_entry_is_ours(there) && there->dev == fs->session->dev ? there : NULL;
 }
 
 bool session_is_seen(const struct fs *fs)
@@ -244,19 +257,36 @@ bool session_is_seen(const struct fs *fs)
 	return false;
 }
 
+/*
+ * The connection goes first: what the kernel still waits for as it unmounts would have to come from
+ * this thread.
+ */
 void session_stop(struct fs *fs)
 {
+	struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
+	struct mounts m CLEANUP_MOUNTS = { 0 };
+	const struct mount_entry *there = NULL;
+	int r;
+
 	if (!fs->session)
 		return;
 	ev_io_stop(fs->ev, &fs->session->io);
 	fuse_session_exit(fs->se); /* answers that come too late are no error */
-	if (has_ended(fs) || is_ours(fs))
-		fuse_session_unmount(fs->se); /* of one that has ended it only forgets the name */
+	/* As long as the connection lives the device's number is nobody else's. */
+	if (mounts_read(&m) == 0 && !has_ended(fs))
+		there = find(fs, &m);
+	r = end_connection(fs);
+	if (r == 0 && there)
+		r = unmount(there, true, &words);
+	if (r < 0)
+		log_warn("cannot unmount: %s", words.len > 0 ? words.data : strerrordesc_np(-r));
 }
 
 /* Whoever waits in the kernel for an answer that will not come is let go. */
 void session_abort(struct fs *fs)
 {
+	struct mounts m CLEANUP_MOUNTS = { 0 };
+	const struct mount_entry *there;
 	char path[64];
 	int fd;
 
@@ -271,8 +301,8 @@ void session_abort(struct fs *fs)
 		}
 		close(fd);
 	}
-	if (is_ours(fs))
-		umount2(fs->opt->mountpoint, MNT_FORCE | UMOUNT_NOFOLLOW); /* busy: only aborts */
+	if (mounts_read(&m) == 0 && (there = find(fs, &m)))
+		unmount_abort(there);
 }
 
 void session_close(struct fs *fs)

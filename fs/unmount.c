@@ -8,9 +8,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "clock.h"
@@ -105,17 +108,103 @@ static int wait_until_gone(int id)
 	}
 }
 
+/* ---- one mount, and no other ---- */
+
+/*
+ * What is at a path may be another mount a moment later: whoever may rename a directory above it
+ * can put a link there. So it is opened, compared, and then called by its descriptor.
+ */
+struct self {
+	char path[32]; /* of the descriptor, for calls that know paths only */
+};
+
+static struct self self(int fd)
+{
+	struct self s;
+
+	snprintf(s.path, sizeof(s.path), "/proc/self/fd/%d", fd);
+	return s;
+}
+
+/* Asks nothing of its daemon, which may be dead, stuck, or we. */
+static bool is_it(int fd, const struct mount_entry *mount)
+{
+	struct statx sx;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &sx) < 0 ||
+	    makedev(sx.stx_dev_major, sx.stx_dev_minor) != mount->dev)
+		return false;
+	/* Since Linux 5.8. */
+	return !(sx.stx_mask & STATX_MNT_ID) || sx.stx_mnt_id == (uint64_t)mount->id;
+}
+
+/* -ESTALE: something else is there by now. */
+static int open_mount(int dir, const char *path, const struct mount_entry *mount)
+{
+	int fd = openat(dir, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (is_it(fd, mount))
+		return fd;
+	close(fd);
+	return -ESTALE;
+}
+
+static int take_lazily(const struct mount_entry *mount)
+{
+	int fd CLEANUP_FD = open_mount(AT_FDCWD, mount->point, mount);
+
+	if (fd < 0)
+		return fd;
+	return umount2(self(fd).path, MNT_DETACH) < 0 ? -errno : 0;
+}
+
+/*
+ * Whoever has it open uses it, so only the directory that it is in stays open: whatever is renamed
+ * above that, the name in it is looked up there.
+ */
+static int take_if_free(const struct mount_entry *mount)
+{
+	char *parent CLEANUP_FREE = strdup(mount->point), *path CLEANUP_FREE = NULL;
+	char *name = parent ? strrchr(parent, '/') : NULL;
+	int dir CLEANUP_FD = -1, fd;
+
+	if (!name)
+		return parent ? -EINVAL : -ENOMEM;
+	*name++ = '\0';
+	dir = open(*parent ? parent : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return -errno;
+	fd = open_mount(dir, name, mount);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	if (asprintf(&path, "%s/%s", self(dir).path, name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	return umount2(path, UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
+}
+
 int unmount(const struct mount_entry *mount, bool lazy, struct buf *words)
 {
 	int r = -EPERM;
 
 	if (geteuid() == 0)
-		r = umount2(mount->point, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) < 0 ? -errno
-											 : 0;
+		r = lazy ? take_lazily(mount) : take_if_free(mount);
 	/* Root of a container may be nobody special to the kernel. */
 	if (r == -EPERM)
 		r = fusermount(mount->point, lazy, words);
 	return r == 0 ? wait_until_gone(mount->id) : r;
+}
+
+void unmount_abort(const struct mount_entry *mount)
+{
+	int fd CLEANUP_FD = open_mount(AT_FDCWD, mount->point, mount);
+
+	if (fd >= 0)
+		umount2(self(fd).path, MNT_FORCE); /* we have it open, so it is busy: only aborts */
 }
 
 bool unmount_is_dead(const char *point)

@@ -11,9 +11,12 @@ enum { UNMOUNT_WORDS = 4096 }; /* of fusermount3 */
 
 /*
  * lazy: out of sight now, gone when nobody uses it any more. Returns when it is off the
- * kernel's list: 0, -EBUSY, -ETIMEDOUT, or another errno with words where there are any.
+ * kernel's list: 0, -EBUSY, -ESTALE (something else is at its place by now), -ETIMEDOUT, or another
+ * errno with words where there are any.
  */
 int unmount(const struct mount_entry *mount, bool lazy, struct buf *words) MUST_CHECK;
+/* The kernel gives up all that waits for its daemon, if it lets us. */
+void unmount_abort(const struct mount_entry *mount);
 /* Whether nobody answers for what is mounted there any more. Waits for one who is slow. */
 bool unmount_is_dead(const char *point);
 /*

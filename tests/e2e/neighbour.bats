@@ -337,12 +337,60 @@ while names() != before:
 	[ -e "$T/ran/x" ]
 }
 
-# Who can put a link in the mountpoint's place could have root take away another mount, but only
-# in the moment after we looked, which no test can hit: so this is about the source.
-@test "no mount is taken away through a link" {
-	local calls
+# slowly CMD…: each umount2(2) of it waits, after it is in $T/trace.
+slowly() {
+	strace -f -o "$T/trace" -e trace=umount2 -e inject=umount2:delay_enter=2s -e signal=none "$@"
+}
 
-	calls=$(grep -h 'umount2(' "$SANDBOXD_ROOT"/fs/*.c)
-	[ -n "$calls" ]
-	refute grep -v UMOUNT_NOFOLLOW <<<"$calls"
+# swap: what he does in that moment with his directory, in which root's mount is.
+swap() {
+	wait_until grep -q umount2 "$T/trace"
+	as "$HIM" mv "$T/his/p" "$T/his/away"
+	as "$HIM" ln -s "$T/other" "$T/his/p"
+}
+
+# taken_away HOW: root's mount, while that happens; the other one stays.
+taken_away() {
+	local pid unmount=("$THREADFS" unmount "$M")
+
+	"${RUN[@]}" "$THREADFS" mount -f "${MOUNT_ARGS[@]}" >"$T/out" 2>&1 </dev/null 3>&- &
+	MOUNT_PID=$!
+	MOUNT_PIDS+=("$MOUNT_PID")
+	wait_until is_mounted "$M"
+	wait_until test -e "$M/README"
+	pid=$(jq .pid "$M/.ctl/status.json")
+	case $1 in
+	unmount) spawn slowly "${unmount[@]}" ;;
+	lazily) spawn slowly "${unmount[@]}" -l ;;
+	*) kill "-$1" "$pid" ;;
+	esac
+	swap
+	wait_until pid_gone "$pid"
+	wait "$MOUNT_PID"
+	wait_until not_mounted "$T/his/away/m"
+	not_mounted "$M"
+	is_mounted "$T/other/m"
+	rm "$T/his/p" "$T/trace"
+	mv "$T/his/away" "$T/his/p"
+}
+
+@test "no mount is taken away through a link" {
+	local how
+
+	command -v strace >/dev/null || skip "needs strace, to have the moment last"
+	chown -R 0:0 "$T"
+	mkdir -p "$T/other/m" "$T/his"
+	chown "$HIM" "$T/his"
+	mount -t tmpfs threadfs-test "$T/other/m"
+	MOUNTS+=("$T/other/m") # for teardown
+	MOUNT_NAME=his/p/m mount_prepare_
+	chown "$HIM" "$T/his/p"
+	for how in TERM unmount lazily; do
+		echo "$how"
+		RUN=()
+		[[ $how = [a-z]* ]] || RUN=(slowly)
+		taken_away "$how"
+	done
+	MOUNT_PID=
+	umount "$T/other/m"
 }
