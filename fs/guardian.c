@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
@@ -230,33 +231,66 @@ static bool wait_for_end(dev_t *ret_dev)
 	}
 }
 
-/* The mount, if it is still there. */
-static const struct mount_entry *find(const struct mounts *m, const char *point, dev_t dev)
+/* Where the directory below the mount is by now: one above it may have been renamed. */
+static const char *find_place(const char *point, char path[PATH_MAX])
 {
-	const struct mount_entry *mount = mounts_at(m, point);
+	char link[64];
+	struct stat st;
+	ssize_t n;
 
-	return mount_entry_is_ours(mount) && (dev == 0 || mount->dev == dev) ? mount : NULL;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", LOCK_FD);
+	if (fstat(LOCK_FD, &st) < 0 || !S_ISDIR(st.st_mode))
+		return point; /* not locked, or an automount point */
+	n = readlink(link, path, PATH_MAX - 1);
+	if (n <= 0)
+		return point;
+	path[n] = '\0';
+	return path;
 }
 
-static bool is_there(const char *point, dev_t dev)
-{
-	struct mounts m CLEANUP_MOUNTS = { 0 };
-
-	return mounts_read(&m) == 0 && find(&m, point, dev);
-}
-
-static void let_go(const char *point, dev_t dev)
+/*
+ * By the place, which we have locked: another mount may have the number by now, but not there. Adds
+ * the device, if we were not told it.
+ */
+static void let_go(const char *point, dev_t *dev)
 {
 	struct mounts m CLEANUP_MOUNTS = { 0 };
 	const struct mount_entry *mount;
+	char path[PATH_MAX];
 
-	if (dev != 0 && mounts_read(&m) == 0 && (mount = find(&m, point, dev)))
+	if (mounts_read(&m) < 0)
+		return;
+	mount = mounts_at(&m, find_place(point, path));
+	if (!mount_entry_is_ours(mount))
+		return;
+	if (*dev == 0)
+		*dev = mount->dev;
+	else if (*dev == mount->dev)
 		abort_connection(mount);
+}
+
+/*
+ * Wherever it is by now, and was bound to. If another mount has the number somebody answers for it.
+ * Returns whether there is any left.
+ */
+static bool take_away(dev_t dev)
+{
+	struct mounts m CLEANUP_MOUNTS = { 0 };
+	bool left = false;
+
+	if (mounts_read(&m) < 0)
+		return false;
+	for (const struct mount_entry *mount = NULL; (mount = mounts_of(&m, dev, mount));) {
+		struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
+
+		if (!unmount_is_dead(mount) || unmount_wherever(mount, &words) < 0)
+			left = true;
+	}
+	return left;
 }
 
 static int guard(const char *point)
 {
-	struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
 	static const int deaf_to[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 	dev_t dev = 0;
 
@@ -266,12 +300,9 @@ static int guard(const char *point)
 	hear_of_death();
 	if (wait_for_end(&dev))
 		return 0;
-	let_go(point, dev);
-	for (int i = 0; i < LOOKS && is_there(point, dev); i++) {
-		if (unmount_is_dead(point))
-			return unmount_stale(point, &words) < 0 ? EXIT_FAILURE : 0;
+	let_go(point, &dev);
+	for (int i = 0; i < LOOKS && take_away(dev); i++)
 		poll(NULL, 0, LOOK_EVERY_MS);
-	}
 	return 0;
 }
 

@@ -137,12 +137,21 @@ bool mount_entry_is_ours(const struct mount_entry *mount)
 	return mount && strcmp(mount->type, MOUNTS_TYPE) == 0;
 }
 
-bool mounts_has_id(const struct mounts *m, int id)
+const struct mount_entry *mounts_by_id(const struct mounts *m, int id)
 {
 	for (size_t i = 0; i < m->count; i++)
 		if (m->list[i].id == id)
-			return true;
-	return false;
+			return &m->list[i];
+	return NULL;
+}
+
+const struct mount_entry *mounts_of(const struct mounts *m, dev_t dev,
+				    const struct mount_entry *after)
+{
+	for (size_t i = after ? (size_t)(after - m->list) : m->count; i > 0; i--)
+		if (m->list[i - 1].dev == dev && mount_entry_is_ours(&m->list[i - 1]))
+			return &m->list[i - 1];
+	return NULL;
 }
 
 /* Of several at one place the last one covers the others. */

@@ -37,7 +37,13 @@ bool mounts_parse_line(char *line, struct mount_entry *ret);
 const struct mount_entry *mounts_at(const struct mounts *m, const char *path);
 /* The mount that an absolute path without links lies in; NULL if there is none. */
 const struct mount_entry *mounts_around(const struct mounts *m, const char *path);
-bool mounts_has_id(const struct mounts *m, int id);
+const struct mount_entry *mounts_by_id(const struct mounts *m, int id);
+/*
+ * One of ours by its device, wherever it is by now; after: the one that was found before, or NULL.
+ * There are several if it was bound elsewhere; the last mounted, which may cover others, is first.
+ */
+const struct mount_entry *mounts_of(const struct mounts *m, dev_t dev,
+				    const struct mount_entry *after);
 bool mount_entry_is_ours(const struct mount_entry *mount); /* NULL is fine: no */
 
 /* Whether this absolute path is where a mount of ours is. */

@@ -237,14 +237,6 @@ static int end_connection(struct fs *fs)
 	return r;
 }
 
-/* After umount -l somebody else's mount may be there by now. */
-static const struct mount_entry *find(const struct fs *fs, const struct mounts *m)
-{
-	const struct mount_entry *there = mounts_at(m, fs->opt->mountpoint);
-
-	return mount_entry_is_ours(there) && there->dev == fs->session->dev ? there : NULL;
-}
-
 bool session_is_seen(const struct fs *fs)
 {
 	struct mounts m CLEANUP_MOUNTS = { 0 };
@@ -257,29 +249,40 @@ bool session_is_seen(const struct fs *fs)
 	return false;
 }
 
+/* Wherever a directory above it was renamed to, and whatever was bound elsewhere. */
+static void unmount_all(const struct fs *fs, const struct mounts *m)
+{
+	for (const struct mount_entry *there = NULL;
+	     (there = mounts_of(m, fs->session->dev, there));) {
+		struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
+		int r = unmount_wherever(there, &words);
+
+		if (r < 0)
+			log_warn("cannot unmount %s: %s", there->point,
+				 words.len > 0 ? words.data : strerrordesc_np(-r));
+	}
+}
+
 /*
  * The connection goes first: what the kernel still waits for as it unmounts would have to come from
- * this thread.
+ * this thread. As long as it lives, the device's number is nobody else's.
  */
 void session_stop(struct fs *fs)
 {
-	struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
 	struct mounts m CLEANUP_MOUNTS = { 0 };
-	const struct mount_entry *there = NULL;
+	bool mounted;
 	int r;
 
 	if (!fs->session)
 		return;
 	ev_io_stop(fs->ev, &fs->session->io);
 	fuse_session_exit(fs->se); /* answers that come too late are no error */
-	/* As long as the connection lives the device's number is nobody else's. */
-	if (mounts_read(&m) == 0 && !has_ended(fs))
-		there = find(fs, &m);
+	mounted = mounts_read(&m) == 0 && !has_ended(fs);
 	r = end_connection(fs);
-	if (r == 0 && there)
-		r = unmount(there, true, &words);
 	if (r < 0)
-		log_warn("cannot unmount: %s", words.len > 0 ? words.data : strerrordesc_np(-r));
+		log_warn("cannot unmount %s: %s", fs->opt->mountpoint, strerrordesc_np(-r));
+	else if (mounted)
+		unmount_all(fs, &m);
 }
 
 /* Whoever waits in the kernel for an answer that will not come is let go. */
@@ -301,7 +304,7 @@ void session_abort(struct fs *fs)
 		}
 		close(fd);
 	}
-	if (mounts_read(&m) == 0 && (there = find(fs, &m)))
+	if (mounts_read(&m) == 0 && (there = mounts_of(&m, fs->session->dev, NULL)))
 		unmount_abort(there);
 }
 

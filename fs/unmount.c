@@ -21,6 +21,7 @@
 enum {
 	GONE_MS = 10000,
 	STALE_MAX = 64, /* dead ones over one another */
+	MOVES_MAX = 64, /* renames above it while it is looked for */
 };
 
 /* ---- fusermount3 ---- */
@@ -84,7 +85,7 @@ static int fusermount(const char *point, bool lazy, struct buf *words)
 /* ---- the end of the mount ---- */
 
 /* The kernel wakes who polls its list whenever that changes. */
-static int wait_until_gone(int id)
+static int wait_until_gone(const struct mount_entry *mount)
 {
 	int fd CLEANUP_FD = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	int64_t end = clock_ms() + GONE_MS;
@@ -94,12 +95,14 @@ static int wait_until_gone(int id)
 	for (;;) {
 		struct pollfd p = { .fd = fd, .events = POLLPRI };
 		struct mounts m CLEANUP_MOUNTS = { 0 };
+		const struct mount_entry *there;
 		int64_t left = end - clock_ms();
 		int r = mounts_read(&m);
 
 		if (r < 0)
 			return r;
-		if (!mounts_has_id(&m, id))
+		there = mounts_by_id(&m, mount->id);
+		if (!there || there->dev != mount->dev)
 			return 0;
 		if (left <= 0)
 			return -ETIMEDOUT;
@@ -187,6 +190,17 @@ static int take_if_free(const struct mount_entry *mount)
 	return umount2(path, UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
 }
 
+/* By its name: what is there is looked at only so that none is taken away that covers it. */
+static int take_by_name(const struct mount_entry *mount, bool lazy, struct buf *words)
+{
+	int fd = open_mount(AT_FDCWD, mount->point, mount);
+
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return fusermount(mount->point, lazy, words);
+}
+
 int unmount(const struct mount_entry *mount, bool lazy, struct buf *words)
 {
 	int r = -EPERM;
@@ -195,8 +209,27 @@ int unmount(const struct mount_entry *mount, bool lazy, struct buf *words)
 		r = lazy ? take_lazily(mount) : take_if_free(mount);
 	/* Root of a container may be nobody special to the kernel. */
 	if (r == -EPERM)
-		r = fusermount(mount->point, lazy, words);
-	return r == 0 ? wait_until_gone(mount->id) : r;
+		r = take_by_name(mount, lazy, words);
+	return r == 0 ? wait_until_gone(mount) : r;
+}
+
+int unmount_wherever(const struct mount_entry *mount, struct buf *words)
+{
+	int r = unmount(mount, true, words);
+
+	for (int i = 0; i < MOVES_MAX && (r == -ESTALE || r == -ENOENT); i++) {
+		struct mounts m CLEANUP_MOUNTS = { 0 };
+		const struct mount_entry *now;
+
+		r = mounts_read(&m);
+		if (r < 0)
+			return r;
+		now = mounts_by_id(&m, mount->id);
+		if (!now || now->dev != mount->dev)
+			return 0;
+		r = unmount(now, true, words);
+	}
+	return r;
 }
 
 void unmount_abort(const struct mount_entry *mount)
@@ -207,12 +240,13 @@ void unmount_abort(const struct mount_entry *mount)
 		umount2(self(fd).path, MNT_FORCE); /* we have it open, so it is busy: only aborts */
 }
 
-bool unmount_is_dead(const char *point)
+bool unmount_is_dead(const struct mount_entry *mount)
 {
+	int fd CLEANUP_FD = open_mount(AT_FDCWD, mount->point, mount);
 	struct statvfs vfs;
 
 	/* Not stat(2): the kernel may remember the attributes of a mount whose program is gone. */
-	return statvfs(point, &vfs) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+	return fd >= 0 && fstatvfs(fd, &vfs) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
 int unmount_stale(const char *path, struct buf *words)
@@ -228,7 +262,7 @@ int unmount_stale(const char *path, struct buf *words)
 		if (r != 0)
 			return r;
 		mount = mounts_at(&m, point);
-		if (!mount_entry_is_ours(mount) || !unmount_is_dead(point))
+		if (!mount_entry_is_ours(mount) || !unmount_is_dead(mount))
 			return 0;
 		/* Whoever has a file or his working directory there gets ENOTCONN for ever. */
 		r = unmount(mount, true, words);

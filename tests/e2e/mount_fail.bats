@@ -277,6 +277,41 @@ guardian() {
 	[ "$(cat "$M"/threads/demo/outputs/*)" = $'mount\nunmount' ]
 }
 
+# moved_and_ended SIGNAL: the mount at p/a/m, also bound to $T/bound if anybody may do that,
+# when the directory above it has another name, and what has its old one is another mount.
+moved_and_ended() {
+	local guard there=("$T/p/b/m")
+
+	mkdir -p "$T/p" "$T/other/m" "$T/bound"
+	MOUNT_NAME=p/a/m mount_start
+	guard=$(guardian)
+	MOUNTS+=("$T/p/b/m" "$T/bound" "$T/other/m")
+	if [ "$(id -u)" = 0 ]; then
+		mount -t tmpfs threadfs-test "$T/other/m"
+		mount --bind "$M" "$T/bound"
+		there+=("$T/bound")
+	fi
+	mv "$T/p/a" "$T/p/b"
+	ln -s "$T/other" "$T/p/a"
+	kill "-$1" "$MOUNT_PID"
+	wait "$MOUNT_PID" || [ "$1" = KILL ]
+	for M in "${there[@]}"; do
+		wait_until not_mounted "$M"
+	done
+	wait_until pid_gone "$guard"
+	[ -z "$(ls -A "$T/p/b/m")" ]
+	[ "$(id -u)" != 0 ] || umount "$T/other/m"
+}
+
+@test "a mount whose place was renamed is taken away at the end" {
+	moved_and_ended TERM
+}
+
+@test "likewise when the daemon is killed" {
+	moved_and_ended KILL
+	MOUNT_PID=
+}
+
 @test "a sandbox that cannot be started: the reason is told" {
 	mount_start -o start_timeout=20
 	thread

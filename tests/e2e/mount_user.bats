@@ -273,3 +273,21 @@ user_daemon() {
 	as_user "$THREADFS" unmount "$M"
 	mount_ended
 }
+
+@test "likewise when a directory above the mountpoint was renamed" {
+	local pid signal
+
+	mkdir -p "$T/p/a/m"
+	chown -R "$USER_ID:$USER_ID" "$T/p"
+	for signal in TERM KILL; do
+		MOUNT_NAME=p/a/m mount_as_user
+		pid=$(user_daemon)
+		MOUNTS+=("$T/p/b/m")
+		mv "$T/p/a" "$T/p/b"
+		kill "-$signal" "$pid"
+		wait_until pid_gone "$pid"
+		wait_until not_mounted "$T/p/b/m"
+		mv "$T/p/b" "$T/p/a"
+		wait_until no_process_ "$M"
+	done
+}

@@ -366,7 +366,7 @@ taken_away() {
 	esac
 	swap
 	wait_until pid_gone "$pid"
-	wait "$MOUNT_PID"
+	wait "$MOUNT_PID" || [ "$1" = KILL ]
 	wait_until not_mounted "$T/his/away/m"
 	not_mounted "$M"
 	is_mounted "$T/other/m"
@@ -382,10 +382,10 @@ taken_away() {
 	mkdir -p "$T/other/m" "$T/his"
 	chown "$HIM" "$T/his"
 	mount -t tmpfs threadfs-test "$T/other/m"
-	MOUNTS+=("$T/other/m") # for teardown
+	MOUNTS+=("$T/other/m" "$T/his/away/m") # for teardown
 	MOUNT_NAME=his/p/m mount_prepare_
 	chown "$HIM" "$T/his/p"
-	for how in TERM unmount lazily; do
+	for how in TERM KILL unmount lazily; do
 		echo "$how"
 		RUN=()
 		[[ $how = [a-z]* ]] || RUN=(slowly)

@@ -92,10 +92,29 @@ static void test_finding(void **state UNUSED)
 	assert_int_equal(mounts_around(&m, "/srv/agents/threads/b")->id, 3);
 	assert_int_equal(mounts_around(&m, "/srv/agents/threads/a/x/y")->id, 4);
 	assert_null(mounts_around(&m, "relative"));
-	assert_true(mounts_has_id(&m, 4));
-	assert_false(mounts_has_id(&m, 5));
+	assert_ptr_equal(mounts_by_id(&m, 4), &list[3]);
+	assert_null(mounts_by_id(&m, 5));
 	m.count = 0;
 	assert_null(mounts_around(&m, "/"));
+}
+
+static void test_by_device(void **state UNUSED)
+{
+	struct mount_entry list[] = {
+		{ .id = 1, .dev = 7, .point = agents, .type = ours },
+		{ .id = 2, .dev = 7, .point = inner, .type = other },
+		{ .id = 3, .dev = 8, .point = agents, .type = ours },
+		{ .id = 4, .dev = 7, .point = inner, .type = ours },
+		{ .id = 5, .dev = 9, .point = root, .type = other },
+	};
+	struct mounts m = { .list = list, .count = ARRAY_SIZE(list) };
+
+	assert_ptr_equal(mounts_of(&m, 7, NULL), &list[3]);
+	assert_ptr_equal(mounts_of(&m, 7, &list[3]), &list[0]);
+	assert_null(mounts_of(&m, 7, &list[0]));
+	assert_ptr_equal(mounts_of(&m, 8, NULL), &list[2]);
+	assert_null(mounts_of(&m, 9, NULL));
+	assert_null(mounts_of(&m, 0, NULL));
 }
 
 static void test_this_machine(void **state UNUSED)
@@ -183,9 +202,10 @@ static void test_help(void **state UNUSED)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lines),     cmocka_unit_test(test_broken_lines),
-		cmocka_unit_test(test_finding),   cmocka_unit_test(test_this_machine),
-		cmocka_unit_test(test_resolving), cmocka_unit_test(test_help),
+		cmocka_unit_test(test_lines),        cmocka_unit_test(test_broken_lines),
+		cmocka_unit_test(test_finding),      cmocka_unit_test(test_by_device),
+		cmocka_unit_test(test_this_machine), cmocka_unit_test(test_resolving),
+		cmocka_unit_test(test_help),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
