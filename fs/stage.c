@@ -257,8 +257,12 @@ static int enqueue(struct stage *s, const void *bytes, size_t len)
 			return r;
 	}
 	r = spool_write(&s->queue, bytes, len, s->queue_end);
-	if (r < 0)
+	if (r < 0) {
+		/* Where the file ends the content does, for whoever finds it. */
+		if (s->queue.bytes > s->queue_end && spool_truncate(&s->queue, s->queue_end) < 0)
+			return -EIO;
 		return r;
+	}
 	s->queue_end += len;
 	return 0;
 }

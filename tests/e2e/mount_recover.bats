@@ -359,6 +359,46 @@ os.kill(pid, signal.SIGSTOP)' "$server"
 	expect_errors
 }
 
+@test "an append that found the cache directory full is not there, nor any part of it" {
+	[ "$(id -u)" = 0 ] || skip "needs root to make a small disk"
+	mount_stop
+	mount -t tmpfs -o size=1m,mode=0700 threadfs-test "$CACHE"
+	MOUNTS+=("$CACHE") # for teardown
+	again
+	echo old >outputs/f
+	cp outputs/f "$T/want"
+	spawn "$PYTHON" -I -S -c '
+import errno, os, sys, time
+to, want = (open(p, "ab", buffering=0) for p in sys.argv[1:3])
+def put(b):
+    want.write(b[:to.write(b)])
+for _ in range(2):
+    put(os.urandom(100_000))
+    time.sleep(0.5) # both places of the record have their room
+try:
+    while True:
+        put(os.urandom(100_000))
+except OSError as e:
+    assert e.errno == errno.ENOSPC, e
+put(b"small")
+want.close()
+open(sys.argv[3], "w").close()
+time.sleep(600)' outputs/f "$T/want" "$T/written"
+	wait_until test -e "$T/written"
+	[ "$(stat -c %s "$T/want")" -gt 200000 ]
+	sleep 1
+	noted 1
+	kill_daemon
+	mount -o remount,size=64m "$CACHE"
+	again
+	wait_until noted 0
+	cmp outputs/f "$T/want"
+	cd /
+	mount_stop
+	umount "$CACHE"
+	expect_errors
+}
+
 @test "recover does not wait for a mount that hangs" {
 	kill -STOP "$MOUNT_PID"
 	run timeout $((60 * SLOW)) "$THREADFS" recover "$M"
