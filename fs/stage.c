@@ -84,15 +84,6 @@ void stage_leave(struct stage *s)
 		destroy(s);
 }
 
-static void free_waiters(struct stage_waiter **list)
-{
-	struct stage_waiter *w, *next;
-
-	DL_FOREACH_SAFE (*list, w, next)
-		free(w);
-	*list = NULL;
-}
-
 void stage_free(struct stage *s)
 {
 	if (!s || s->freed)
@@ -104,9 +95,10 @@ void stage_free(struct stage *s)
 	s->n->stage = NULL;
 	stage_stop_fill(s);
 	stage_drop_delivery(s);
-	free_waiters(&s->keepers);
-	free_waiters(&s->settlers);
 	stage_flush_release(s);
+	/* Who wants its name gone or changed has nothing to wait for any more. */
+	stage_tell_keepers(s, 0);
+	stage_tell_settlers(s);
 	stage_leave(s);
 }
 

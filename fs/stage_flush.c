@@ -102,7 +102,7 @@ static void tell_failed(struct stage *s, int err)
 	}
 }
 
-static void tell_settlers(struct stage *s)
+void stage_tell_settlers(struct stage *s)
 {
 	struct stage_waiter *w, *list = STEAL(s->settlers);
 
@@ -338,7 +338,7 @@ void stage_delivered(struct stage *s, int err, const char *message)
 			stage_fail_reads(s, err);
 		failed(s, err, message);
 	}
-	tell_settlers(s);
+	stage_tell_settlers(s);
 	stage_pump(s);
 	if (!s->freed && s->abandoned && stage_is_clean(s))
 		end_abandoned(s);

@@ -182,3 +182,5 @@ void stage_delivered(struct stage *s, int err, const char *message);
 /* The base cannot be had. */
 void stage_fill_failed(struct stage *s, int err, const char *message);
 void stage_flush_release(struct stage *s);
+/* Nothing is on its way to the old name. */
+void stage_tell_settlers(struct stage *s);

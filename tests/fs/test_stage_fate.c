@@ -348,6 +348,27 @@ static void test_abandoned_and_refused(void **state)
 	fsrig_put(r, f.n);
 }
 
+/* Its upload is refused for good and the stage goes: who waits to remove the name hears of it. */
+static void test_refused_while_somebody_settles(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f = open_staged(r, "x", STAGE_EMPTY | STAGE_EXCL, 0644);
+	struct settling s = { .f = &f };
+
+	put_file(fsrig_host_path(r, "x"), "theirs", 6);
+	assert_int_equal(write_at(&f, 0, "abc", 3), 0);
+	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .hold_ms = ROGUE_UNTIL_RELEASED, .times = 1);
+	abandon(&f);
+	assert_true(rogue_wait_for(r->f->rogue, NULL, UP_ROUTE, 1, 20000));
+	fsrig_run(r, do_settle, &s);
+	assert_false(s.settled);
+	rogue_release(r->f->rogue);
+	assert_true(fsrig_wait(r, has_no_stage, f.n));
+	assert_true(fsrig_wait(r, is_settled, &s));
+	assert_true(is_there(r, "x", "theirs", 6));
+	fsrig_put(r, f.n);
+}
+
 /* ---- the end at any time ---- */
 
 static void do_cancel_flush(void *ctx)
@@ -434,6 +455,7 @@ int main(void)
 		FSRIG_TEST(test_abandoned),
 		FSRIG_TEST(test_abandoned_and_failed),
 		FSRIG_TEST(test_abandoned_and_refused),
+		FSRIG_TEST(test_refused_while_somebody_settles),
 		FSRIG_TEST(test_free_at_any_time),
 		FSRIG_EMBEDDED_TEST(test_killed_in_the_middle),
 	};
