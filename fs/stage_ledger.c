@@ -48,7 +48,7 @@ struct sync {
 	enum ledger_kind kind;
 	bool sealing; /* the second one */
 	int fd, dir;
-	int err;
+	int err; /* -ECANCELED: the workers have ended before it was its turn */
 };
 
 static int write_down(struct stage *s);
@@ -66,7 +66,7 @@ static bool covers_all(const struct sync *y)
 	return y->err == 0 && y->covers == y->s->changes && y->kind == kind_of(y->s);
 }
 
-/* True: it goes on. */
+/* True: it goes on. At the end there are no workers any more; staging_shelve() does the rest. */
 static bool seal(struct sync *y)
 {
 	struct stage *s = y->s;
@@ -74,9 +74,10 @@ static bool seal(struct sync *y)
 	if (y->sealing || !covers_all(y) || !s->fs->staging)
 		return false;
 	s->synced = y->covers;
-	if (write_down(s) < 0)
+	if (write_down(s) < 0 || !s->fs->workers)
 		return false;
 	y->sealing = true;
+	y->err = -ECANCELED;
 	workers_submit(s->fs->workers, &y->work);
 	return true;
 }
@@ -105,7 +106,7 @@ static void begin_sync(struct stage *s, const struct spool *c)
 	y = calloc(1, sizeof(*y));
 	if (!y)
 		return;
-	*y = (struct sync){ .s = s, .covers = s->changes, .kind = kind_of(s) };
+	*y = (struct sync){ .s = s, .covers = s->changes, .kind = kind_of(s), .err = -ECANCELED };
 	y->fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
 	y->dir = y->fd < 0 ? -1 : fcntl(s->fs->staging->dir, F_DUPFD_CLOEXEC, 0);
 	if (y->dir < 0) {

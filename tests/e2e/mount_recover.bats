@@ -329,6 +329,41 @@ os.kill(pid, signal.SIGSTOP)' "$server"
 	cmp "$T/a" outputs/a
 }
 
+# slow_disk: mounts again, and what is synced takes as long as there is a file $SLOW_SYNC.
+slow_disk() {
+	local lib=${SLOW_SYNC_LIB:-$SANDBOXD_ROOT/build/tests/libslow_sync.so}
+
+	[ -z "${SANITIZED:-}" ] && [ -e "$lib" ] || skip "needs a build without sanitizers"
+	mount_stop
+	export SLOW_SYNC=$T/slow
+	touch "$SLOW_SYNC"
+	export LD_PRELOAD=$lib
+	again
+	unset LD_PRELOAD
+}
+
+@test "SIGTERM while what is written is on its way to the disk: nothing is lost" {
+	local f
+
+	head -c 500000 /dev/urandom >"$T/a"
+	slow_disk
+	for f in a b c; do
+		write_and_wait outputs/$f wb "$T/a"
+	done
+	wait_until test -e "$SLOW_SYNC.begun"
+	cd /
+	kill -TERM "$MOUNT_PID"
+	wait_until not_mounted "$M"
+	rm "$SLOW_SYNC"
+	mount_ended
+	mount_end_spawned_
+	again
+	wait_until noted 0
+	for f in a b c; do
+		cmp "$T/a" outputs/$f
+	done
+}
+
 @test "unmount says what of the mount stays in the cache directory" {
 	local server
 

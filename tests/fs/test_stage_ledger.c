@@ -1,0 +1,135 @@
+/* fs/stage_ledger.c: what it says of the disk, which here is as slow and as bad as a test wants. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "clock.h"
+#include "ledger.h"
+#include "stage_i.h"
+#include "staged.h"
+#include "staging.h"
+#include "workers.h"
+
+/* ---- the disk ---- */
+
+static struct {
+	atomic_uint begun;
+	_Atomic(int64_t) free_ms; /* it is busy until then */
+	atomic_int error;         /* the next one fails so */
+} disk;
+
+/* In place of the C library's. */
+int fdatasync(int fd)
+{
+	int error = atomic_exchange(&disk.error, 0);
+
+	disk.begun++;
+	while (clock_ms() < disk.free_ms)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	if (error == 0)
+		return (int)syscall(SYS_fdatasync, fd);
+	errno = error;
+	return -1;
+}
+
+static int setup(void **state)
+{
+	struct buf why CLEANUP_BUF = BUF_INIT(0);
+	int r = fsrig_setup(state);
+
+	disk.begun = 0;
+	disk.free_ms = 0;
+	disk.error = 0;
+	return r ?: staging_open(&((struct fsrig *)*state)->fs, &why);
+}
+
+#define DISK_TEST(t) cmocka_unit_test_setup_teardown(t, setup, fsrig_teardown)
+
+/* ---- records ---- */
+
+struct wanted {
+	const char *path;
+	struct ledger_record rec;
+};
+
+static int find_record(void *ctx, struct ledger_found *f, int err, const char *why UNUSED)
+{
+	struct wanted *w = ctx;
+
+	if (err == 0 && strcmp(f->rec.path, w->path) == 0) {
+		ledger_record_release(&w->rec);
+		w->rec = f->rec;
+		f->rec = (struct ledger_record){ 0 };
+	}
+	return 0;
+}
+
+/* For the caller to release. */
+static struct ledger_record record_of(struct staged *f, const char *path)
+{
+	struct wanted w = { .path = path };
+
+	assert_int_equal(ledger_scan(f->r->fs.staging->dir, find_record, &w), 0);
+	return w.rec;
+}
+
+static bool is_noted(struct staged *f, const char *path, uint64_t size)
+{
+	struct ledger_record rec CLEANUP_RECORD = record_of(f, path);
+
+	return rec.path && rec.size == size;
+}
+
+static bool is_durable(struct staged *f, const char *path)
+{
+	struct ledger_record rec CLEANUP_RECORD = record_of(f, path);
+
+	assert_non_null(rec.path);
+	return rec.durable;
+}
+
+static bool is_syncing(void *ctx)
+{
+	return ((struct staged *)ctx)->s->sync;
+}
+
+/* ---- the end ---- */
+
+/* As at the end of a mount, before its stages go. */
+static void do_end_workers(void *ctx)
+{
+	workers_free(STEAL(((struct fsrig *)ctx)->fs.workers));
+}
+
+/* The first one's sync is under way then, the second one's turn has not come. */
+static void test_end_while_it_syncs(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f[2];
+
+	disk.free_ms = INT64_MAX;
+	for (unsigned i = 0; i < 2; i++) {
+		f[i] = open_new(r, i ? "second" : "first");
+		assert_int_equal(write_at(&f[i], 0, "abc", 3), 0);
+		WAIT_UNTIL(is_noted(&f[i], i ? "second" : "first", 3));
+	}
+	assert_true(fsrig_wait(r, is_syncing, &f[0]) && fsrig_wait(r, is_syncing, &f[1]));
+	WAIT_UNTIL(disk.begun == 1);
+	disk.free_ms = clock_ms() + 300;
+	fsrig_run(r, do_end_workers, r);
+	assert_int_equal(disk.begun, 1);
+	assert_true(is_durable(&f[0], "first"));
+	assert_false(is_durable(&f[1], "second"));
+	for (unsigned i = 0; i < 2; i++)
+		close_staged(&f[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		DISK_TEST(test_end_while_it_syncs),
+	};
+
+	return FSRIG_RUN(tests);
+}
