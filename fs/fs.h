@@ -44,6 +44,7 @@ struct fs {
 	struct provider *provider;
 	const char *backend;       /* its name */
 	struct workers *workers;   /* for the host's disk */
+	struct workers *syncers;   /* for what waits until that has written: seconds */
 	struct fuse_session *se;   /* NULL in tests, and once it ended */
 	struct session *session;   /* how it is read; session.c */
 	struct notifier *notifier; /* notifier.h; NULL: the kernel is not told */

@@ -34,6 +34,7 @@
 
 enum {
 	DISK_WORKERS = 2,
+	DISK_SYNCERS = 2,
 	OPERATIONS_MS = 5000, /* more than the longest pause between two tries */
 };
 
@@ -130,6 +131,8 @@ static void make_on_loop(void *ctx)
 
 	fs->ev = loop_ev(fs->loop);
 	c->r = workers_new(fs->ev, DISK_WORKERS, &fs->workers);
+	if (c->r == 0)
+		c->r = workers_new(fs->ev, DISK_SYNCERS, &fs->syncers);
 	if (c->r == 0)
 		c->r = nodes_init(fs, &ctl_root);
 	if (c->r == 0 && fs->opt->source == SOURCE_URL) {
@@ -384,8 +387,9 @@ static void free_on_loop(void *ctx)
 	struct thread *t, *next_thread;
 	unsigned lost = 0;
 
-	if (fs->workers)
-		workers_free(STEAL(fs->workers));
+	/* Who hears of the end of what was under way finds none of them any more. */
+	workers_free(STEAL(fs->workers));
+	workers_free(STEAL(fs->syncers));
 	HASH_ITER (by_ino, fs->nodes, n, next) {
 		node_ref(n);
 	}

@@ -74,11 +74,11 @@ static bool seal(struct sync *y)
 	if (y->sealing || !covers_all(y) || !s->fs->staging)
 		return false;
 	s->synced = y->covers;
-	if (write_down(s) < 0 || !s->fs->workers)
+	if (write_down(s) < 0 || !s->fs->syncers)
 		return false;
 	y->sealing = true;
 	y->err = -ECANCELED;
-	workers_submit(s->fs->workers, &y->work);
+	workers_submit(s->fs->syncers, &y->work);
 	return true;
 }
 
@@ -101,7 +101,7 @@ static void begin_sync(struct stage *s, const struct spool *c)
 {
 	struct sync *y;
 
-	if (s->sync || s->synced >= s->changes || !s->fs->workers)
+	if (s->sync || s->synced >= s->changes || !s->fs->syncers)
 		return;
 	y = calloc(1, sizeof(*y));
 	if (!y)
@@ -118,7 +118,7 @@ static void begin_sync(struct stage *s, const struct spool *c)
 	y->work.run = run_sync;
 	y->work.done = end_sync;
 	s->sync = y;
-	workers_submit(s->fs->workers, &y->work);
+	workers_submit(s->fs->syncers, &y->work);
 }
 
 /* ---- the version that it replaces ---- */

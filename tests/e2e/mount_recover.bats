@@ -364,6 +364,23 @@ slow_disk() {
 	done
 }
 
+@test "threads are listed and made while content is on its way to a slow disk" {
+	local f
+
+	printf 'content' >"$T/c"
+	slow_disk
+	for f in a b c; do
+		write_and_wait outputs/$f wb "$T/c"
+	done
+	wait_until test -e "$SLOW_SYNC.begun"
+	sleep 1
+	[ "$(timeout 10 ls "$M/threads")" = demo ]
+	timeout 10 mkdir "$M/threads/other"
+	rm "$SLOW_SYNC"
+	mount_end_spawned_
+	[ "$(cat outputs/a)" = content ]
+}
+
 @test "unmount says what of the mount stays in the cache directory" {
 	local server
 

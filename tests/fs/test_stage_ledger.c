@@ -94,12 +94,53 @@ static bool is_syncing(void *ctx)
 	return ((struct staged *)ctx)->s->sync;
 }
 
+/* ---- others ---- */
+
+struct listing {
+	struct work work;
+	struct fsrig *r;
+	atomic_bool done;
+};
+
+static void list_run(struct work *w UNUSED)
+{
+}
+
+static void list_done(struct work *w)
+{
+	CONTAINER_OF(w, struct listing, work)->done = true;
+}
+
+static void do_list(void *ctx)
+{
+	struct listing *l = ctx;
+
+	workers_submit(l->r->fs.workers, &l->work);
+}
+
+/* Who lists the threads has his answer from a worker. */
+static void test_syncs_hold_up_nobody(void **state)
+{
+	struct fsrig *r = *state;
+	struct listing l = { .work = { .run = list_run, .done = list_done }, .r = r };
+	struct staged f = open_new(r, "x");
+
+	disk.free_ms = INT64_MAX;
+	assert_int_equal(write_at(&f, 0, "abc", 3), 0);
+	assert_true(fsrig_wait(r, is_syncing, &f));
+	fsrig_run(r, do_list, &l);
+	WAIT_UNTIL(l.done);
+	disk.free_ms = 0;
+	WAIT_UNTIL(is_durable(&f, "x"));
+	close_staged(&f);
+}
+
 /* ---- the end ---- */
 
 /* As at the end of a mount, before its stages go. */
-static void do_end_workers(void *ctx)
+static void do_end_syncers(void *ctx)
 {
-	workers_free(STEAL(((struct fsrig *)ctx)->fs.workers));
+	workers_free(STEAL(((struct fsrig *)ctx)->fs.syncers));
 }
 
 /* The first one's sync is under way then, the second one's turn has not come. */
@@ -117,7 +158,7 @@ static void test_end_while_it_syncs(void **state)
 	assert_true(fsrig_wait(r, is_syncing, &f[0]) && fsrig_wait(r, is_syncing, &f[1]));
 	WAIT_UNTIL(disk.begun == 1);
 	disk.free_ms = clock_ms() + 300;
-	fsrig_run(r, do_end_workers, r);
+	fsrig_run(r, do_end_syncers, r);
 	assert_int_equal(disk.begun, 1);
 	assert_true(is_durable(&f[0], "first"));
 	assert_false(is_durable(&f[1], "second"));
@@ -128,6 +169,7 @@ static void test_end_while_it_syncs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		DISK_TEST(test_syncs_hold_up_nobody),
 		DISK_TEST(test_end_while_it_syncs),
 	};
 

@@ -73,8 +73,8 @@ static void begin(void *ctx)
 	struct fs *fs = &r->fs;
 
 	fs->ev = loop_ev(fs->loop);
-	if (workers_new(fs->ev, 1, &fs->workers) < 0 || nodes_init(fs, NULL) < 0 ||
-	    thread_get(fs, thread_name, &r->thread) < 0 ||
+	if (workers_new(fs->ev, 1, &fs->workers) < 0 || workers_new(fs->ev, 1, &fs->syncers) < 0 ||
+	    nodes_init(fs, NULL) < 0 || thread_get(fs, thread_name, &r->thread) < 0 ||
 	    node_new(fs->root, "threads", NODE_CTL_DIR, &r->above) < 0 ||
 	    node_new(r->above, thread_name, NODE_SANDBOX, &r->root) < 0)
 		abort();
@@ -168,6 +168,7 @@ static void end(void *ctx)
 	nodes_release(&r->fs);
 	contents_release(&r->fs);
 	workers_free(r->fs.workers);
+	workers_free(r->fs.syncers);
 }
 
 bool fsrig_stop(struct fsrig *r)
