@@ -60,6 +60,23 @@ static void run_sync(struct work *w)
 	y->err = fdatasync(y->fd) < 0 || fsync(y->dir) < 0 ? -errno : 0;
 }
 
+/*
+ * The kernel tells of pages that it could not write once, and of them no more: the next sync
+ * ends well. So nothing that is in this file now counts as being on the disk later.
+ */
+static void note_sync_failed(struct stage *s, int err)
+{
+	struct staging *g = s->fs->staging;
+
+	s->unsyncable = true;
+	if (!g || g->told_sync)
+		return;
+	log_warn("the disk does not take what is written to %s: %s: after a failure of the power "
+		 "it counts as incomplete",
+		 s->fs->opt->cache, strerrordesc_np(-err));
+	g->told_sync = true;
+}
+
 /* Nobody has written since; nor was the rest of the base put into the same file. */
 static bool covers_all(const struct sync *y)
 {
@@ -71,10 +88,12 @@ static bool seal(struct sync *y)
 {
 	struct stage *s = y->s;
 
+	if (y->err < 0 && y->err != -ECANCELED)
+		note_sync_failed(s, y->err);
 	if (y->sealing || !covers_all(y) || !s->fs->staging)
 		return false;
 	s->synced = y->covers;
-	if (write_down(s) < 0 || !s->fs->syncers)
+	if (s->unsyncable || write_down(s) < 0 || !s->fs->syncers)
 		return false;
 	y->sealing = true;
 	y->err = -ECANCELED;
@@ -209,7 +228,7 @@ static void describe(struct stage *s, const struct spool *c, char *path, struct 
 		.kind = kind_of(s),
 		.boot = s->fs->staging->boot,
 		.size = c->bytes,
-		.durable = s->synced == s->changes,
+		.durable = s->synced == s->changes && !s->unsyncable,
 	};
 	if (rec->kind == LEDGER_APPEND) {
 		rec->from = s->queue_at;
@@ -272,6 +291,8 @@ void stage_note_durable(struct stage *s)
 	int fd = content_of(s)->fd;
 
 	if (fdatasync(fd) < 0)
+		note_sync_failed(s, -errno);
+	if (s->unsyncable)
 		return;
 	s->synced = s->changes;
 	if (write_down(s) == 0)

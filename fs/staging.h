@@ -29,6 +29,7 @@ struct staging {
 	ev_timer sweep;
 	struct stage *dirty;     /* by book_prev, book_next */
 	bool told;               /* that it cannot be written down */
+	bool told_sync;          /* that the disk does not take it */
 	struct salvage *salvage; /* salvage.h: what was found */
 	unsigned running;        /* of these */
 	unsigned refused;        /* records that nobody can read */

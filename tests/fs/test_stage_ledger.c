@@ -94,6 +94,58 @@ static bool is_syncing(void *ctx)
 	return ((struct staged *)ctx)->s->sync;
 }
 
+/* ---- one that fails ---- */
+
+static void do_shelve(void *ctx)
+{
+	struct staged *f = ctx;
+
+	f->r->fs.ending = true;
+	f->result = staging_shelve(f->s);
+}
+
+static bool is_synced(void *ctx)
+{
+	const struct stage *s = ((struct staged *)ctx)->s;
+
+	return !s->sync && s->synced == s->changes;
+}
+
+/* The kernel says once that pages were not written; the next sync ends well. */
+static void test_failed_once(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f = open_new(r, "x");
+
+	disk.error = EIO;
+	assert_int_equal(write_at(&f, 0, "abc", 3), 0);
+	WAIT_UNTIL(disk.begun == 1);
+	assert_true(fsrig_wait(r, is_synced, &f));
+	assert_false(is_durable(&f, "x"));
+	assert_int_equal(write_at(&f, 3, "d", 1), 0);
+	assert_true(fsrig_wait(r, is_synced, &f));
+	assert_false(is_durable(&f, "x"));
+	fsrig_run(r, do_shelve, &f);
+	assert_int_equal(f.result, 0);
+	assert_false(is_durable(&f, "x"));
+	close_staged(&f);
+}
+
+/* Likewise one at the end of the mount. */
+static void test_failed_at_the_end(void **state)
+{
+	struct fsrig *r = *state;
+	struct staged f = open_new(r, "x");
+
+	assert_int_equal(write_at(&f, 0, "abc", 3), 0);
+	disk.error = EIO;
+	fsrig_run(r, do_shelve, &f);
+	assert_int_equal(f.result, 0);
+	assert_int_equal(disk.begun, 1);
+	assert_false(is_durable(&f, "x"));
+	close_staged(&f);
+}
+
 /* ---- others ---- */
 
 struct listing {
@@ -169,6 +221,8 @@ static void test_end_while_it_syncs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		DISK_TEST(test_failed_once),
+		DISK_TEST(test_failed_at_the_end),
 		DISK_TEST(test_syncs_hold_up_nobody),
 		DISK_TEST(test_end_while_it_syncs),
 	};
