@@ -398,7 +398,7 @@ static void free_on_loop(void *ctx)
 	}
 	if (lost > 0)
 		log_error("what was written to %u file(s) could neither be uploaded nor be kept in "
-			  "%s, and is lost",
+			  "%s, or only some of it, and is lost",
 			  lost, fs->opt->cache);
 	c->r = lost > 0 ? -EIO : 0;
 	staging_free(fs->staging);

@@ -92,10 +92,11 @@ static void on_proven(struct remote *r, int err)
 	if (err == 0 && !has_its_size(v))
 		err = -EIO;
 	if (err == 0 && v->conflict && !is_certain(v))
-		thread_warn(v->thread,
-			    "%s was being written when the machine stopped: what is left of that, "
-			    "perhaps not all, is beside it as %s",
-			    v->rec.path, base_name(v->path));
+		thread_warn(
+			v->thread,
+			"%s was being written when the machine or the mount stopped: what is left "
+			"of that, perhaps not all, is beside it as %s",
+			v->rec.path, base_name(v->path));
 	else if (err == 0 && v->conflict)
 		thread_warn(v->thread,
 			    "%s was changed by others meanwhile: what was written here is beside "

@@ -97,6 +97,7 @@ struct stage {
 	bool listed;                  /* in staging->dirty */
 	int64_t dirty_ms;             /* since when something is not written down */
 	uint64_t noted, noted_moves;  /* changes, and the mount's moves, up to which it is */
+	bool partly;                  /* not all parts that were written are */
 	uint64_t synced;              /* the content of this one is on the disk, as it is */
 	bool unsyncable;              /* that failed once, and nothing is said of it any more */
 	int64_t sync_ms;              /* when that is to be seen to next */

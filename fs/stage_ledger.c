@@ -20,6 +20,8 @@ enum {
 	IDLE_MS = 1000,       /* while everything is */
 	SYNC_FIRST_MS = 2000, /* it may be confirmed by then */
 	SYNC_EVERY_MS = 3000,
+	PARTS_MAX = LEDGER_SLOT / sizeof(struct extent), /* more than there is room for */
+	PARTS_LESS = 32,                                 /* each time there is not */
 };
 
 static struct spool *content_of(struct stage *s)
@@ -240,6 +242,34 @@ static void describe(struct stage *s, const struct spool *c, char *path, struct 
 	}
 }
 
+/*
+ * It was written to in more places than a record can name. One that names some of them is better
+ * than an older one, or none; but with no boot it never is certain, so what is left after a kill
+ * goes beside the file.
+ */
+static int write_parts(struct stage *s, struct ledger_entry *e, struct ledger_record *rec)
+{
+	static char none[] = "";
+	size_t n = MIN(rec->written.n, PARTS_MAX);
+	bool changed;
+	int r = -E2BIG;
+
+	rec->boot = none;
+	rec->durable = false;
+	while (r == -E2BIG && n > PARTS_LESS) {
+		n -= PARTS_LESS;
+		rec->written.n = n;
+		r = ledger_entry_write(e, rec, &changed);
+	}
+	if (r == 0 && !s->partly)
+		thread_warn(s->n->thread,
+			    "%s is being written to in too many places: if that cannot be "
+			    "uploaded, only some of it is kept",
+			    rec->path);
+	s->partly = r == 0;
+	return r;
+}
+
 static int write_down(struct stage *s)
 {
 	struct spool *c = content_of(s);
@@ -263,6 +293,10 @@ static int write_down(struct stage *s)
 		return r;
 	describe(s, c, path, &rec);
 	r = ledger_entry_write(c->entry, &rec, &changed);
+	if (r == -E2BIG)
+		r = write_parts(s, c->entry, &rec);
+	else if (r == 0)
+		s->partly = false;
 	if (r < 0)
 		return r;
 	s->noted = s->changes;
@@ -275,7 +309,7 @@ int stage_note_now(struct stage *s)
 	struct staging *g = s->fs->staging;
 	int r = g ? write_down(s) : 0;
 
-	if (r < 0 && r != -ESTALE && r != -E2BIG && !g->told) {
+	if (r < 0 && r != -ESTALE && !g->told) {
 		log_warn("what is written cannot be kept in %s, and is lost if the daemon is "
 			 "killed before the sandbox has it: %s",
 			 s->fs->opt->cache, strerrordesc_np(-r));

@@ -85,7 +85,9 @@ int staging_shelve(struct stage *s)
 	flock(c->fd, LOCK_UN);
 	if (!s->fs->ending)
 		salvage_add(s->fs, name);
-	return 0;
+	if (r == 0 && s->partly)
+		r = -E2BIG;
+	return r;
 }
 
 static bool is_unreachable(int err)

@@ -47,7 +47,8 @@ int staging_open(struct fs *fs, struct buf *why) MUST_CHECK;
 void staging_free(struct staging *g);
 
 /* What is written down when the daemon ends or the stage goes without having been delivered:
- * its record stays. Returns 0, or why there is none. */
+ * its record stays. Returns 0, or why there is none, or not of all of it (-E2BIG: of some parts).
+ */
 int staging_shelve(struct stage *s);
 /* The thread's sandbox answers: what rests because it did not is tried again; unless it failed just
  * now, but for one that is known to have returned since. */

@@ -1,11 +1,13 @@
 /* fs/stage_ledger.c: what it says of the disk, which here is as slow and as bad as a test wants. */
 #include <errno.h>
+#include <glob.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 
 #include "clock.h"
 #include "ledger.h"
+#include "salvage.h"
 #include "stage_i.h"
 #include "staged.h"
 #include "staging.h"
@@ -187,6 +189,130 @@ static void test_syncs_hold_up_nobody(void **state)
 	close_staged(&f);
 }
 
+/* ---- more parts than a record has room for ---- */
+
+enum { PLACES = 2500, FIRST = 501, APART = 8000 };
+
+/* One byte each, all over the file. */
+static void write_places(struct staged *f, unsigned from, unsigned to)
+{
+	for (unsigned i = from; i < to; i++)
+		assert_int_equal(write_at(f, i * APART, "x", 1), 0);
+}
+
+static bool has_parts(struct staged *f, const char *path, size_t n)
+{
+	struct ledger_record rec CLEANUP_RECORD = record_of(f, path);
+
+	return rec.path && rec.kind == LEDGER_PATCH && rec.written.n == n;
+}
+
+static bool is_certain(struct staged *f, const char *path)
+{
+	struct ledger_record rec CLEANUP_RECORD = record_of(f, path);
+
+	assert_non_null(rec.path);
+	return ledger_is_certain(&rec, f->r->fs.staging->boot, rec.size);
+}
+
+/* Its base does not come before the rule is removed. */
+static struct staged write_all_over(struct fsrig *r)
+{
+	struct staged f = open_staged(r, "x", 0, -1);
+
+	ROGUE_ADD(r->f->rogue, .path = DOWN_ROUTE, .hold_ms = ROGUE_UNTIL_RELEASED);
+	write_places(&f, 0, FIRST);
+	WAIT_UNTIL(has_parts(&f, "x", FIRST));
+	assert_true(is_certain(&f, "x"));
+	write_places(&f, FIRST, PLACES);
+	return f;
+}
+
+static void let_base_come(struct fsrig *r)
+{
+	rogue_clear(r->f->rogue);
+	rogue_release(r->f->rogue);
+}
+
+/* Once all of the file is here there are no parts any more. */
+static void test_many_parts_then_all(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_big(r, "x", 1);
+	struct staged f = write_all_over(r);
+
+	WAIT_UNTIL(!is_certain(&f, "x"));
+	let_base_come(r);
+	WAIT_UNTIL(is_certain(&f, "x"));
+	assert_int_equal(flush(&f), 0);
+	for (unsigned i = 0; i < PLACES; i++)
+		bytes[i * APART] = 'x';
+	assert_true(is_there(r, "x", bytes, BIG));
+	close_staged(&f);
+}
+
+static void do_next_mount(void *ctx)
+{
+	struct fsrig *r = ctx;
+	struct buf why CLEANUP_BUF = BUF_INIT(0);
+
+	staging_free(r->fs.staging);
+	r->fs.ending = false;
+	if (staging_open(&r->fs, &why) < 0)
+		abort();
+	salvage_begin(&r->fs);
+}
+
+static bool is_saved(void *ctx)
+{
+	struct salvage_view v;
+
+	return !salvage_next(&((struct fsrig *)ctx)->fs, NULL, &v);
+}
+
+/* So many of the bytes were written, and the others are as they were. */
+static unsigned places_in(const char *file, const char *bytes)
+{
+	char *have CLEANUP_FREE = malloc(BIG);
+	FILE *from = fopen(file, "r");
+	unsigned n = 0;
+
+	assert_non_null(from);
+	assert_int_equal(fread(have, 1, BIG, from), BIG);
+	fclose(from);
+	for (size_t i = 0; i < BIG; i++) {
+		if (i % APART == 0 && i / APART < PLACES && have[i] == 'x')
+			n++;
+		else
+			assert_int_equal(have[i], bytes[i]);
+	}
+	return n;
+}
+
+/* Some of them are not the file, and whoever ends the mount hears of it. */
+static void test_many_parts_and_the_end(void **state)
+{
+	struct fsrig *r = *state;
+	char *bytes CLEANUP_FREE = make_big(r, "x", 1), pattern[512];
+	struct staged f = write_all_over(r);
+	glob_t found;
+
+	fsrig_run(r, do_shelve, &f);
+	assert_int_equal(f.result, -E2BIG);
+	assert_false(is_certain(&f, "x"));
+	close_staged(&f);
+	let_base_come(r);
+	fsrig_run(r, do_next_mount, r);
+	assert_true(fsrig_wait(r, is_saved, r));
+	assert_true(is_there(r, "x", bytes, BIG));
+	snprintf(pattern, sizeof(pattern), "%s.threadfs-conflict-*", fsrig_host_path(r, "x"));
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	assert_int_equal(found.gl_pathc, 1);
+	assert_true(places_in(found.gl_pathv[0], bytes) > 1700);
+	globfree(&found);
+	expect_names(r, 2);
+}
+
 /* ---- the end ---- */
 
 /* As at the end of a mount, before its stages go. */
@@ -224,6 +350,8 @@ int main(void)
 		DISK_TEST(test_failed_once),
 		DISK_TEST(test_failed_at_the_end),
 		DISK_TEST(test_syncs_hold_up_nobody),
+		DISK_TEST(test_many_parts_then_all),
+		DISK_TEST(test_many_parts_and_the_end),
 		DISK_TEST(test_end_while_it_syncs),
 	};
 
