@@ -170,8 +170,9 @@ static bool hand_over(struct stage *s)
 
 	if (!s->abandoned || !s->last_error || n->handles || s->waiters || s->delivery || s->held ||
 	    s->sent >= s->content || s->append_error || !s->fs->staging || s->fs->ending ||
-	    staging_shelve(s) < 0)
+	    stage_note_now(s) < 0 || s->partly)
 		return false;
+	(void)staging_shelve(s); /* all that it could say against that has just been asked */
 	s->abandoned = false;
 	give_up(s);
 	node_unref(n);
