@@ -434,6 +434,7 @@ unmount_while_dripping() {
 	grep '^threadfs_watch_floods_total [1-9]' "$M/.ctl/metrics"
 	wait_until watched
 	[ "$(ls outputs)" = "$(ls "$host")" ]
+}
 
 # brim: fills the pipe $T/err.
 brim() {
