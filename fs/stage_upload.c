@@ -26,7 +26,9 @@ struct delivery {
 	uint64_t end;    /* of WHOLE; UINT64_MAX: not known yet. Of APPENDS: with all of them, */
 	uint64_t before; /* and without */
 	uint64_t sent;
-	int mode; /* that went with the content; -1: none */
+	bool given;   /* of WHOLE: all of it; the sandbox may have it soon, whatever we do */
+	bool spoiled; /* likewise: it is not in the spool any more, and not given once more */
+	int mode;     /* that went with the content; -1: none */
 	unsigned looks;
 	struct attr seen;
 	struct moment looked; /* when that was asked */
@@ -161,7 +163,7 @@ static void guess(struct delivery *d)
 	struct stage *s = d->s;
 
 	d->seen = s->n->attr;
-	d->seen.size = stage_size(s);
+	d->seen.size = d->kind == WHOLE ? d->end : stage_size(s);
 	d->seen.blocks = d->seen.ino = d->seen.dev = 0;
 	d->seen.nlink = 1;
 	d->seen.mtime = d->seen.ctime = s->mtime;
@@ -344,11 +346,14 @@ static ssize_t read_content(void *ctx, char *to, size_t len)
 	uint64_t end;
 	int r;
 
-	if (!d->s || d->cancelled)
+	if (!d->s || d->cancelled || d->spoiled)
 		return -ECANCELED;
 	end = content_end(d);
-	if (d->sent >= end)
-		return d->end == UINT64_MAX ? -EAGAIN : 0;
+	if (d->sent >= end) {
+		/* What was lent before is in the socket. */
+		d->given = d->end != UINT64_MAX;
+		return d->given ? 0 : -EAGAIN;
+	}
 	len = MIN(len, end - d->sent);
 	r = stage_get(d->s, to, len, d->sent);
 	if (r < 0)
@@ -364,7 +369,7 @@ static ssize_t read_content(void *ctx, char *to, size_t len)
 static size_t lend_content(void *ctx, size_t max)
 {
 	struct delivery *d = ctx;
-	uint64_t end = d->s && !d->cancelled ? content_end(d) : 0;
+	uint64_t end = d->s && !d->cancelled && !d->spoiled ? content_end(d) : 0;
 	size_t len;
 
 	if (d->sent >= end)
@@ -386,6 +391,7 @@ static void rewind_content(void *ctx)
 	struct delivery *d = ctx;
 
 	d->sent = 0;
+	d->given = false;
 }
 
 /*
@@ -405,8 +411,6 @@ static unsigned hints(const struct node *n)
 		return UPLOAD_DIR_THERE;
 	return UPLOAD_DIR_THERE | UPLOAD_NAME_FREE;
 }
-
-static void on_uploaded(struct remote *r, int err);
 
 static void start_upload(struct remote *r, struct sandbox *sb)
 {
@@ -429,11 +433,19 @@ static void start_upload(struct remote *r, struct sandbox *sb)
 		how.size = (int64_t)d->end;
 	how.mode = d->mode = s->mode;
 	how.flags = hints(s->n) | (s->excl ? UPLOAD_NEW : 0);
-	d->sent = 0;
+	rewind_content(d);
 	d->sb = sb;
 	transfer_end(&d->x);
 	transfer_begin(&d->x, s->n->thread, s->n, true, how.size);
 	sandbox_upload(sb, &r->call, path, &how);
+}
+
+/* Perhaps it is carried out still. */
+static bool is_unanswered(int err)
+{
+	int e = remote_errno(err);
+
+	return e == ENOTCONN || e == ETIMEDOUT;
 }
 
 static void on_uploaded(struct remote *r, int err)
@@ -447,8 +459,9 @@ static void on_uploaded(struct remote *r, int err)
 	s = d->s;
 	n = s->n;
 	if (err < 0) {
-		/* A stream is only ahead of what has to be done anyhow. */
-		d->cancelled = d->end == UINT64_MAX;
+		/* A stream is only ahead of what has to be done anyhow; and what was refused is not
+		 * wanted any more. */
+		d->cancelled = d->end == UINT64_MAX || (d->spoiled && !is_unanswered(err));
 		s->no_stream = true;
 		if (n->parent)
 			entry_doubted(n->parent, n->name);
@@ -530,12 +543,18 @@ void stage_upload_changed(struct stage *s, uint64_t offset, bool truncated)
 	 * Of what was sent already something is wrong. With its end known it
 	 * is let go on when somebody writes: he wants another delivery anyhow.
 	 */
-	if (d->end == UINT64_MAX ? offset < d->sent : truncated && offset < d->end) {
-		s->no_stream = true;
-		stage_cancel_delivery(s);
-	} else {
+	if (d->end == UINT64_MAX ? offset >= d->sent : !truncated || offset >= d->end) {
 		wake(d);
+		return;
 	}
+	s->no_stream = true;
+	d->spoiled = true;
+	/*
+	 * What the sandbox has all of may be put in its place late, over what is sent after it: the
+	 * answer to that is awaited. As long as it needs more of us it never gets all.
+	 */
+	if (!d->given)
+		stage_cancel_delivery(s);
 }
 
 /* ---- appends ---- */

@@ -59,7 +59,7 @@ int file_store(const struct server *srv, const char *path, const char *data, siz
 		return r;
 	r = write_regular(s.fd, data, len);
 	if (r == 0)
-		return stage_put(&s);
+		return stage_put(&s, NULL);
 	stage_release(&s);
 	return r;
 }

@@ -42,6 +42,7 @@ enum {
 struct peer {
 	struct http *http;
 	int fd;
+	bool tcp;
 	bool busy;
 	int64_t idle_since_ms;
 	struct peer *prev, *next;
@@ -209,13 +210,14 @@ static void on_janitor(struct ev_loop *loop, ev_timer *t, int revents)
  * A unix socket holds 208 KiB by default, so that a download and its reader take
  * turns. TCP finds its own size, and stops if told one.
  */
-static void widen(int fd)
+static void widen(struct peer *p)
 {
 	int domain, size = SEND_BUFFER;
 	socklen_t len = sizeof(domain);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX)
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	p->tcp = getsockopt(p->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 || domain != AF_UNIX;
+	if (!p->tcp)
+		setsockopt(p->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 }
 
 static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
@@ -235,7 +237,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
 		}
 		p->http = h;
 		p->fd = info->connect_fd;
-		widen(p->fd);
+		widen(p);
 		peer_idle(p);
 		*ctx = p;
 		h->peers++;
@@ -305,11 +307,41 @@ static struct request *request_of_work(struct work *w)
 	return CONTAINER_OF(w, struct request_i, work)->owner;
 }
 
+/*
+ * Not so who has only ended his half of the connection. Of TCP nothing more is to be seen than
+ * that: `half` says whether it counts there.
+ */
+static bool has_left(const struct peer *p, bool half)
+{
+	struct pollfd f = { .fd = p->fd, .events = p->tcp && half ? POLLRDHUP : 0 };
+
+	return poll(&f, 1, 0) > 0 && (f.revents & (POLLHUP | POLLERR | POLLRDHUP));
+}
+
+/*
+ * While a worker has it its connection is suspended: nobody closes that until work_done(). Half of
+ * it counts, as who has ended that would hardly get an answer any more, see on_hangup().
+ */
+bool request_left(const struct request *r)
+{
+	return r->i->working && has_left(r->i->peer, true);
+}
+
+/* The client has left: files are not touched for nobody. */
+static void refuse_gone(struct request *r)
+{
+	reply_error(r, 499, "The client has left");
+}
+
+/* It may have waited long for the worker. */
 static void work_run(struct work *w)
 {
 	struct request *r = request_of_work(w);
 
-	r->route->handle(r);
+	if (request_left(r))
+		refuse_gone(r);
+	else
+		r->route->handle(r);
 }
 
 static void work_done(struct work *w)
@@ -476,18 +508,6 @@ static bool needs_worker(const struct request *r)
 	return (r->route->flags & ROUTE_BLOCKING) && !(sink && sink->quick && sink->quick(r));
 }
 
-/*
- * A request may have lain in its socket while we stood still, and whoever sent it has given
- * up and done something else since: a late upload must not come over that. Not so who has only
- * ended his half of the connection. (Of TCP nothing more is to be seen than that.)
- */
-static bool has_left(const struct request *r)
-{
-	struct pollfd p = { .fd = peer_of(r->conn)->fd };
-
-	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
-}
-
 static void dispatch(struct request *r)
 {
 	struct request_i *i = r->i;
@@ -495,9 +515,13 @@ static void dispatch(struct request *r)
 	i->dispatched = true;
 	if (i->status)
 		return;
-	/* Commands go on without their client; files are not touched for nobody. */
-	if ((r->route->flags & ROUTE_BLOCKING) && has_left(r)) {
-		reply_error(r, 499, "The client has left");
+	/*
+	 * It may have lain in its socket while we stood still, and whoever sent it has given up and
+	 * done something else since: a late upload must not come over that. Commands go on without
+	 * their client.
+	 */
+	if ((r->route->flags & ROUTE_BLOCKING) && has_left(r->i->peer, false)) {
+		refuse_gone(r);
 		return;
 	}
 	if (!decode(r))
@@ -608,6 +632,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 		if (!r)
 			return MHD_NO;
 		*ctx = r;
+		r->i->peer = p;
 		DL_APPEND2(h->requests, r, i->prev, i->next);
 		h->active++;
 		r->i->started_ms = r->i->moved_ms = clock_ms();

@@ -97,6 +97,12 @@ int sandbox_path(const struct server *srv, const char *path, char *out) MUST_CHE
 
 /* Whether the client has gone; long loops on workers look now and then. */
 bool request_gone(struct request *r);
+/*
+ * For a worker that has it, the same, asked of its socket at this moment: before what would come
+ * over something that the client did after it had given this up. False on the loop, where it was
+ * looked at just before.
+ */
+bool request_left(const struct request *r);
 
 /* ---- waiting (loop thread) ---- */
 

@@ -4,8 +4,11 @@
 #include "request.h"
 #include "workers.h"
 
+struct peer;
+
 struct request_i {
 	struct request *owner;
+	struct peer *peer; /* http.c's: its connection */
 
 	/* reading */
 	int64_t started_ms, moved_ms; /* when it began, when bytes of its body came last */

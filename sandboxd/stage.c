@@ -286,19 +286,22 @@ static int keep_attributes(const struct stage *s)
 	return 0;
 }
 
-static int replace_target(struct stage *s)
+static int replace_target(struct stage *s, const struct request *r)
 {
-	int r = keep_attributes(s);
+	int e = keep_attributes(s);
 
-	if (r == 0 && !s->part[0] && !s->replaces && link_target(s) == 0)
+	/* As late as can be: whoever gave it up may have put something else there since. */
+	if (e == 0 && r && request_left(r))
+		e = -ECANCELED;
+	if (e == 0 && !s->part[0] && !s->replaces && link_target(s) == 0)
 		return 0;
-	if (r == 0 && !s->part[0])
-		r = link_part(s, s->fd);
-	if (r == 0 && rename(s->part, s->target) < 0)
-		r = -errno;
-	if (r == 0)
+	if (e == 0 && !s->part[0])
+		e = link_part(s, s->fd);
+	if (e == 0 && rename(s->part, s->target) < 0)
+		e = -errno;
+	if (e == 0)
 		s->part[0] = '\0';
-	return r;
+	return e;
 }
 
 static int copy_onto_target(const struct stage *s)
@@ -312,17 +315,17 @@ static int copy_onto_target(const struct stage *s)
 	return r < 0 ? r : flush(fd);
 }
 
-int stage_put(struct stage *s)
+int stage_put(struct stage *s, const struct request *r)
 {
-	int r = flush(s->fd);
+	int e = flush(s->fd);
 
-	if (r == 0 && !s->in_place) {
-		r = replace_target(s);
-		if (must_be_in_place(s, r))
-			r = copy_onto_target(s);
+	if (e == 0 && !s->in_place) {
+		e = replace_target(s, r);
+		if (must_be_in_place(s, e))
+			e = copy_onto_target(s);
 	}
 	stage_release(s);
-	return r;
+	return e;
 }
 
 void stage_release(struct stage *s)

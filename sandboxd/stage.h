@@ -40,8 +40,9 @@ int stage_open_in_place(struct stage *s, const char *path, int flags) MUST_CHECK
  */
 int stage_adopt(struct stage *s, const char *kind, const char *path, int fd) MUST_CHECK;
 
-/* Makes what was written the content of the target. Releases s in any case. */
-int stage_put(struct stage *s) MUST_CHECK;
+/* Makes what was written the content of the target, unless r's client has left (ECANCELED); r may
+ * be NULL. Releases s in any case. */
+int stage_put(struct stage *s, const struct request *r) MUST_CHECK;
 
 /* Drops what was staged. Harmless after stage_put. */
 void stage_release(struct stage *s);

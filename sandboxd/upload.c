@@ -299,7 +299,7 @@ static int finish(struct request *r, struct upload *u)
 	} else if (u->spooled) {
 		n = place_spool(r, u);
 	}
-	return n < 0 ? n : stage_put(&u->stage);
+	return n < 0 ? n : stage_put(&u->stage, r);
 }
 
 /* Replies if the form itself was wrong. */

@@ -902,3 +902,58 @@ PY
 	get "$DL/half"
 	[ ! -e "$DATA/late" ]
 }
+
+# The same for one that had been taken and waited for a worker: all have something to search. One that libmicrohttpd
+# reads, and one that we read ourselves; over a unix socket and TCP.
+@test "upload: what nobody waits for any more is not stored when a worker has time for it" {
+	local where
+
+	sandboxd_start --dialect aiod --listen 127.0.0.1:0
+	where=$(grep -o '127.0.0.1:[0-9]*' "$SANDBOXD_OUT")
+	expect_none_late "$where"
+	sandboxd_stop
+	SANDBOXD_NAME=unix sandboxd_start --dialect aiod
+	expect_none_late "$SOCK"
+}
+
+# expect_none_late WHERE: what is said above, of the server there.
+expect_none_late() {
+	yes "$(printf 'x%.0s' {1..60}).y" | head -n 20000 >"$DATA/heavy"
+	python3 -I -S - "$1" <<'PY'
+import socket, sys
+where = sys.argv[1]
+def ask(line, head, body):
+    if where[0] == "/":
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(where)
+    else:
+        host, port = where.split(":")
+        s = socket.create_connection((host, int(port)))
+    s.sendall(("%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n" % (line, head, len(body))).encode() + body)
+    return s
+def grep():
+    return ask("POST /v1/file/grep", "Content-Type: application/json\r\n",
+               b'{"path":"/mnt/user-data/heavy","pattern":"(x+x+)+y","max_file_size":"16M"}')
+def upload(name, size):
+    body = ('--b\r\nContent-Disposition: form-data; name="path"\r\n\r\n/mnt/user-data/%s\r\n'
+            '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n%s\r\n--b--\r\n' % (name, "x" * size))
+    return ask("POST /v1/file/upload", "Content-Type: multipart/form-data; boundary=b\r\n", body.encode())
+def status(s):
+    return s.recv(4096).split(b"\r\n")[0].decode()
+greps = [grep() for _ in range(8)]
+status(ask("GET /v1/ping", "", b""))
+late = [upload("late%d" % size, size) for size in (300000, 3000000)]
+# that they were taken: the loop does one after the other
+for _ in range(5):
+    assert status(ask("GET /v1/ping", "", b"")).endswith("200 OK")
+after = [upload("after%d" % size, size) for size in (300000, 3000000)]
+for s in late + greps:
+    s.close()
+for s in after:
+    assert status(s).endswith("200 OK")
+PY
+	[ -e "$DATA/after300000" ]
+	[ -e "$DATA/after3000000" ]
+	[ ! -e "$DATA/late300000" ]
+	[ ! -e "$DATA/late3000000" ]
+}

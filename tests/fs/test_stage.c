@@ -719,6 +719,114 @@ static void test_known_directory_is_not_asked(void **state)
 	expect_names(r, 3);
 }
 
+/* ---- what is sent after what ---- */
+
+/* A server that puts what it has all of in its place when it gets to that, also for nobody. */
+struct late {
+	const char *host_dir;
+	atomic_bool has_it, may; /* go on */
+	char said[128];
+};
+
+/* The part "path", whose name is in host_dir; and the bytes of the part "file". */
+static int store_late(void *ctx, const struct rogue_request *q, struct rogue_reply *reply)
+{
+	struct late *l = ctx;
+	char *path = strstr(q->body, "\r\n\r\n") + 4, *end = strstr(path, "\r\n");
+	char *bytes = strstr(end, "\r\n\r\n") + 4, host[512];
+	size_t tail = strlen("\r\n") + (size_t)(strstr(q->body, "\r\n") - q->body) + 4;
+	size_t len = q->body_len - (size_t)(bytes - q->body) - tail;
+	char *name = memrchr(path, '/', (size_t)(end - path));
+
+	atomic_store(&l->has_it, true);
+	for (int i = 0; i < 2000 && !atomic_load(&l->may); i++)
+		usleep(10000);
+	snprintf(host, sizeof(host), "%s/%.*s", l->host_dir, (int)(end - name - 1), name + 1);
+	put_file(host, bytes, len);
+	snprintf(l->said, sizeof(l->said), "{\"success\":true,\"data\":{\"file_size\":%zu}}", len);
+	*reply = (struct rogue_reply){ .body = l->said };
+	return 0;
+}
+
+static void expect_in_order(struct fsrig *r, struct staged f, size_t len)
+{
+	char *bytes CLEANUP_FREE = make_content(len, 16);
+	struct late l = { .host_dir = r->f->host_dir };
+	struct flushed one, other;
+
+	rogue_clear(r->f->rogue);
+	rogue_forget(r->f->rogue);
+	ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .action = ROGUE_ANSWER, .handler = store_late,
+		  .ctx = &l, .times = 1);
+	write_all_at(&f, 0, bytes, len);
+	begin_flush(&f, &one);
+	WAIT_UNTIL(atomic_load(&l.has_it));
+	assert_int_equal(truncate_to(&f, 0), 0);
+	assert_int_equal(write_at(&f, 0, "small", 5), 0);
+	begin_flush(&f, &other);
+	assert_false(rogue_wait_for(r->f->rogue, NULL, UP_ROUTE, 2, 500));
+	assert_true(shows(&f, "small", 5));
+	atomic_store(&l.may, true);
+	assert_int_equal(end_flush(&f, &one), 0);
+	assert_int_equal(end_flush(&f, &other), 0);
+	assert_true(is_there(r, "x", "small", 5));
+	assert_true(fsrig_wait(r, is_clean, &f));
+	close_staged(&f);
+	expect_names(r, 1);
+	assert_int_equal(unlink(fsrig_host_path(r, "x")), 0);
+}
+
+/* What the sandbox has all of does not come after what is sent later, whatever way it goes. */
+static void test_emptied_when_all_was_sent(void **state)
+{
+	static const size_t sizes[] = { 1000, 300 * KIB };
+	struct fsrig *r = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		put_file(fsrig_host_path(r, "x"), "old", 3);
+		expect_in_order(r, open_staged(r, "x", STAGE_EMPTY, -1), sizes[i]);
+		expect_in_order(r, open_new(r, "x"), sizes[i]);
+		fsrig_run(r, know_root, r);
+		expect_in_order(r, open_staged(r, "x", STAGE_EMPTY | STAGE_EXCL, -1), sizes[i]);
+		fsrig_run(r, forget_root, r);
+	}
+}
+
+/* If that is refused it is nobody's loss; if there is no answer, nobody knows. */
+static void test_emptied_and_refused(void **state)
+{
+	struct fsrig *r = *state;
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct staged f;
+		struct flushed one, other;
+
+		rogue_clear(r->f->rogue);
+		put_file(fsrig_host_path(r, "x"), "old", 3);
+		f = open_staged(r, "x", STAGE_EMPTY, -1);
+		ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .times = 1,
+			  .action = i ? ROGUE_CLOSE : ROGUE_ANSWER, .hold_ms = ROGUE_UNTIL_RELEASED,
+			  .reply = { .body = "{\"success\":false,\"message\":\"x\","
+					     "\"data\":{\"errno\":28}}" });
+		if (i)
+			ROGUE_ADD(r->f->rogue, .path = UP_ROUTE, .action = ROGUE_CLOSE);
+		assert_int_equal(write_at(&f, 0, "large", 5), 0);
+		rogue_forget(r->f->rogue);
+		begin_flush(&f, &one);
+		assert_true(rogue_wait_body(r->f->rogue, NULL, UP_ROUTE, 100, 20000));
+		assert_true(rogue_wait_for(r->f->rogue, NULL, UP_ROUTE, 1, 20000));
+		assert_int_equal(truncate_to(&f, 0), 0);
+		begin_flush(&f, &other);
+		rogue_release(r->f->rogue);
+		assert_int_equal(end_flush(&f, &one), i ? -ECONNRESET : 0);
+		assert_int_equal(end_flush(&f, &other), i ? -ECONNRESET : 0);
+		rogue_clear(r->f->rogue);
+		assert_int_equal(flush(&f), 0);
+		assert_true(is_there(r, "x", "", 0));
+		close_staged(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -751,6 +859,8 @@ int main(void)
 		FSRIG_TEST(test_write_during_a_flush),
 		FSRIG_TEST(test_truncate_during_a_flush),
 		FSRIG_TEST(test_known_directory_is_not_asked),
+		FSRIG_TEST(test_emptied_when_all_was_sent),
+		FSRIG_TEST(test_emptied_and_refused),
 	};
 
 	return FSRIG_RUN(tests);
