@@ -188,10 +188,8 @@ static void start_unlink(struct remote *r, struct sandbox *sb)
 	struct trip *t = trip_of(r);
 	char *path CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 
-	if (!path)
-		return;
-	t->hold = t->hold ?: salvage_hold(t->node, t->name);
-	sandbox_unlink(sb, &r->call, path);
+	if (path)
+		sandbox_unlink(sb, &r->call, path);
 }
 
 static void name_removed(struct trip *t, int err, int subdirs)
@@ -219,11 +217,25 @@ static void unlinked(struct trip *t, int err)
 	name_removed(t, err, 0);
 }
 
+static void unlink_held(void *ctx)
+{
+	struct trip *t = ctx;
+
+	if (trip_goes_on(t))
+		trip_begin(t, start_unlink, unlinked);
+}
+
+static void begin_unlink(struct trip *t)
+{
+	t->hold = salvage_hold(t->node, t->name);
+	salvage_settle(t->hold, unlink_held, t);
+}
+
 static void unlink_settled(struct trip *t, int err)
 {
 	(void)err; /* there is nothing to wait for, then */
 	if (trip_goes_on(t))
-		trip_begin(t, start_unlink, unlinked);
+		begin_unlink(t);
 }
 
 static void unlink_kept(void *ctx)
@@ -245,7 +257,7 @@ void sandbox_op_unlink(fuse_req_t req, struct node *dir, const char *name)
 		if (n)
 			trip_end(t, -EPERM);
 		else
-			trip_begin(t, start_unlink, unlinked);
+			begin_unlink(t);
 		return;
 	}
 	if (n->unborn && !stage_is_uploading(n->stage) && !salvage_is_at(n)) {
@@ -318,10 +330,8 @@ static void start_rename(struct remote *r, struct sandbox *sb)
 	char *from CLEANUP_FREE = trip_path(t, t->node, t->name, sb);
 	char *to CLEANUP_FREE = from ? trip_path(t, t->other, t->name2, sb) : NULL;
 
-	if (!to)
-		return;
-	t->hold = t->hold ?: salvage_hold(t->node, t->name);
-	sandbox_rename(sb, &r->call, from, to, t->flags, &t->same);
+	if (to)
+		sandbox_rename(sb, &r->call, from, to, t->flags, &t->same);
 }
 
 static void exchange_nodes(struct node *a, struct node *b)
@@ -416,14 +426,33 @@ static void renamed(struct trip *t, int err)
 	parked_err(&t->parked, err);
 }
 
+static void rename_held(void *ctx)
+{
+	struct trip *t = ctx;
+
+	if (trip_goes_on(t))
+		trip_begin(t, start_rename, renamed);
+}
+
+static void rename_from_held(void *ctx)
+{
+	struct trip *t = ctx;
+
+	salvage_settle(t->hold2, rename_held, t);
+}
+
+/* What an earlier daemon left for the new name is not for the file that gets it, either. */
 static void rename_settled(struct trip *t, int err)
 {
 	if (!trip_goes_on(t))
 		return;
-	if (err < 0)
+	if (err < 0) {
 		trip_end(t, err);
-	else
-		trip_begin(t, start_rename, renamed);
+		return;
+	}
+	t->hold = salvage_hold(t->node, t->name);
+	t->hold2 = salvage_hold(t->other, t->name2);
+	salvage_settle(t->hold, rename_from_held, t);
 }
 
 static void rename_there_settled(struct trip *t, int err)

@@ -190,6 +190,8 @@ static bool is_of(const struct salvage *v, const struct thread *t, const char *p
 struct salvage_hold {
 	struct thread *thread; /* counted */
 	char *path;
+	void (*then)(void *ctx); /* NULL: nobody waits */
+	void *ctx;
 	struct salvage_hold *prev, *next;
 };
 
@@ -260,6 +262,32 @@ void salvage_begin(struct fs *fs)
 	schedule(fs);
 }
 
+static bool is_settled(const struct salvage_hold *h)
+{
+	const struct salvage *v;
+
+	DL_FOREACH (h->thread->fs->staging->salvage, v) {
+		if (v->state == SALVAGE_RUNS && is_of(v, h->thread, h->path, true))
+			return false;
+	}
+	return true;
+}
+
+static void tell_holders(struct fs *fs)
+{
+	struct salvage_hold *h;
+	void (*then)(void *ctx);
+
+again:
+	DL_FOREACH (fs->staging->holds, h) {
+		if (!h->then || !is_settled(h))
+			continue;
+		then = STEAL(h->then);
+		then(h->ctx);
+		goto again; /* the list may be another one */
+	}
+}
+
 static void pump_stages(struct fs *fs)
 {
 	struct stage *s, *next;
@@ -302,6 +330,7 @@ void salvage_ended(struct salvage *v, int err, const char *message)
 		free_salvage(v);
 	}
 	thread_unref(t);
+	tell_holders(fs);
 	pump_stages(fs); /* at the end, too: those that waited for this one have their time still */
 	schedule(fs);
 }
@@ -381,13 +410,17 @@ static char *place_to_look(const struct node *dir, const char *name)
 	return g && g->salvage ? node_place(dir, name) : NULL;
 }
 
-/* What is under way ends soon, and no further step is begun. */
+/*
+ * What is under way ends soon, and no further step is begun. What is being appended goes by name,
+ * and could come late, into whatever has that then: its answer is awaited.
+ */
 static void stop(struct salvage *v)
 {
 	if (v->state != SALVAGE_RUNS)
 		return;
 	v->stopped = true;
-	remote_cancel(&v->r);
+	if (!v->piece || !v->asked)
+		remote_cancel(&v->r);
 }
 
 struct salvage_hold *salvage_hold(const struct node *dir, const char *name)
@@ -406,6 +439,16 @@ struct salvage_hold *salvage_hold(const struct node *dir, const char *name)
 			stop(v);
 	}
 	return h;
+}
+
+void salvage_settle(struct salvage_hold *h, void (*then)(void *ctx), void *ctx)
+{
+	if (!h || is_settled(h)) {
+		then(ctx);
+		return;
+	}
+	h->then = then;
+	h->ctx = ctx;
 }
 
 void salvage_let_go(struct salvage_hold *h)

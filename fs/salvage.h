@@ -41,11 +41,15 @@ void salvage_wake(struct thread *t);
 void salvage_retry(struct fs *fs);
 int salvage_discard(struct fs *fs, const char *name) MUST_CHECK;
 /*
- * Somebody is about to take a name away: what is under way there, or below it, is stopped, and
- * nothing begins until salvage_let_go(). NULL is fine there: no memory, or nothing waits.
+ * Somebody is about to take a name away, or to put another file there: what is under way there, or
+ * below it, is stopped, and nothing begins until salvage_let_go(). NULL: no memory, or nothing
+ * waits; that is fine for the others.
  */
 struct salvage_hold;
 struct salvage_hold *salvage_hold(const struct node *dir, const char *name);
+/* then(ctx) once nothing is under way there any more, perhaps at once. One at a time; not after
+ * salvage_let_go(). */
+void salvage_settle(struct salvage_hold *h, void (*then)(void *ctx), void *ctx);
 void salvage_let_go(struct salvage_hold *h);
 /* And has: what was to go there goes with it. Or it, with all that is below it, has another name.
  */

@@ -53,7 +53,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* ---- the end: is it there, with its size? ---- */
+/* ---- the end: is it there, and all of it? ---- */
 
 /* Whoever has looked before may have seen something else: as if the sandbox told of it. */
 static void tell(struct salvage *v)
@@ -74,13 +74,14 @@ static void start_look(struct remote *r, struct sandbox *sb)
 		sandbox_lstat(sb, &r->call, path, &of(r)->seen);
 }
 
-/* Behind what was appended others may have appended. */
-static bool has_its_size(const struct salvage *v)
+/* Behind what was appended others may have appended; but to no other file than that. */
+static bool is_whole(const struct salvage *v)
 {
+	const struct ledger_version *b = &v->rec.base;
 	uint64_t size = v->spool.bytes - v->from;
 
 	if (v->rec.kind == LEDGER_APPEND && !v->conflict)
-		return v->seen.size >= v->rec.base.size + size;
+		return v->seen.ino == b->ino && v->seen.size >= b->size + size;
 	return v->seen.size == size;
 }
 
@@ -89,7 +90,7 @@ static void on_proven(struct remote *r, int err)
 	struct salvage *v = of(r);
 
 	tell(v);
-	if (err == 0 && !has_its_size(v))
+	if (err == 0 && !is_whole(v))
 		err = -EIO;
 	if (err == 0 && v->conflict && !is_certain(v))
 		thread_warn(

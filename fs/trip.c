@@ -18,6 +18,7 @@ static void free_trip(struct trip *t)
 	}
 	free(t->held);
 	salvage_let_go(t->hold);
+	salvage_let_go(t->hold2);
 	entries_release(&t->entries);
 	node_unref(t->node);
 	node_unref(t->other);

@@ -33,7 +33,7 @@ struct trip {
 	/* counted; nothing of these is uploaded until the trip has ended: file_settle() */
 	struct node **held;
 	size_t held_count;
-	struct salvage_hold *hold; /* likewise what an earlier daemon left */
+	struct salvage_hold *hold, *hold2; /* likewise what an earlier daemon left */
 
 	/* what operations take and give; whose is their business */
 	struct attr attr;

@@ -263,6 +263,57 @@ os.kill(pid, signal.SIGSTOP)' "$server"
 	done
 }
 
+# stop_when_longer FILE BYTES: as stop_when_uploading, when the file is longer than that.
+stop_when_longer() {
+	spawn "$PYTHON" -I -S -c '
+import os, signal, sys, time
+pid, file, size = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+end = time.monotonic() + 60
+while os.stat(file).st_size <= size:
+    if time.monotonic() > end:
+        sys.exit("nothing has come")
+    time.sleep(0.002)
+os.kill(pid, signal.SIGSTOP)' "$server" "$@"
+}
+
+@test "a file that comes in place of one that is appended to gets nothing of that" {
+	local HOST=$DATA/users/default/threads/demo/user-data/outputs server
+
+	head -c 300000000 /dev/urandom >"$T/mine"
+	echo old >outputs/log
+	echo new >outputs/log.new
+	server=$(server)
+	spawn "$PYTHON" -I -S -c '
+import os, sys, time
+f = open(sys.argv[1], "ab")
+open(sys.argv[3] + "/opened", "w").close()
+while not os.path.exists(sys.argv[3] + "/go"):
+    time.sleep(0.05)
+f.write(open(sys.argv[2], "rb").read())
+f.flush()
+open(sys.argv[3] + "/written", "w").close()
+time.sleep(600)' outputs/log "$T/mine" "$T"
+	wait_until test -e "$T/opened"
+	kill -STOP "$server" # or it would have the most of it at once
+	touch "$T/go"
+	wait_until test -e "$T/written"
+	wait_until noted 1
+	sleep 1
+	kill_daemon
+	stop_when_longer "$HOST/log" 4
+	kill -CONT "$server"
+	again
+	wait "$SPAWN_PID"
+	spawn mv outputs/log.new outputs/log
+	wait_until waiting 1
+	kill -CONT "$server"
+	wait_until has_size 4 "$HOST/log"
+	wait_for 60 noted 0
+	same_text new "$HOST/log"
+	cmp outputs/log.threadfs-conflict-* "$T/mine"
+	[ "$(ls outputs | wc -l)" = 2 ]
+}
+
 @test "without a mount: list, save, discard; nothing is removed by looking" {
 	local record
 

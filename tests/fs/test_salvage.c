@@ -620,6 +620,97 @@ static void test_moved_while_it_runs(void **state)
 	expect_names(r, 1);
 }
 
+struct settling {
+	struct name n;
+	bool settled; /* loop thread */
+};
+
+static void on_settled(void *ctx)
+{
+	((struct settling *)ctx)->settled = true;
+}
+
+static void do_hold_and_settle(void *ctx)
+{
+	struct settling *s = ctx;
+
+	do_hold(&s->n);
+	salvage_settle(s->n.hold, on_settled, s);
+}
+
+static bool is_settled(void *ctx)
+{
+	return ((struct settling *)ctx)->settled;
+}
+
+/* So that it goes in more than one piece. */
+static char *long_text(void)
+{
+	char *text = malloc(3 * MIB);
+
+	memset(text, 'l', 3 * MIB - 1);
+	text[3 * MIB - 1] = '\0';
+	return text;
+}
+
+/* What is on its way by name is awaited, and no other piece follows: that would go into the file
+ * which comes there. */
+static void test_held_while_it_appends(void **state)
+{
+	struct fsrig *r = *state;
+	struct settling s = { .n = { .r = r, .name = "log" } };
+	char *text CLEANUP_FREE = long_text();
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "log"), "one", 3);
+	put_file(fsrig_host_path(r, "new"), "new", 3);
+	rec = make_record(r, "log");
+	rec.kind = LEDGER_APPEND;
+	leave(r, rec, text);
+	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .hold_ms = ROGUE_UNTIL_RELEASED, .times = 1);
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	assert_true(rogue_wait_for(r->f->rogue, NULL, WRITE_ROUTE, 1, 20000));
+	fsrig_run(r, do_hold_and_settle, &s);
+	assert_false(rogue_wait_for(r->f->rogue, NULL, WRITE_ROUTE, 2, 300));
+	assert_false(s.settled);
+	rogue_release(r->f->rogue);
+	assert_true(fsrig_wait(r, is_settled, &s));
+	assert_int_equal(rename(fsrig_host_path(r, "new"), fsrig_host_path(r, "log")), 0);
+	fsrig_run(r, do_let_go, &s.n);
+	fsrig_run(r, do_retry, r);
+	assert_true(fsrig_wait(r, is_saved, r));
+	assert_true(holds(r, "log", "new"));
+	assert_true(has_beside(r, "log", text));
+	assert_int_equal(rogue_count(r->f->rogue, NULL, WRITE_ROUTE), 1);
+}
+
+/* Others do not wait: that another file is large enough proves nothing. */
+static void test_replaced_while_it_is_appended_to(void **state)
+{
+	struct fsrig *r = *state;
+	struct ledger_record rec;
+
+	put_file(fsrig_host_path(r, "log"), "one", 3);
+	put_file(fsrig_host_path(r, "new"), "something else", 14);
+	rec = make_record(r, "log");
+	rec.kind = LEDGER_APPEND;
+	leave(r, rec, "two");
+	ROGUE_ADD(r->f->rogue, .path = WRITE_ROUTE, .action = ROGUE_REPLACE, .times = 1,
+		  .delay_ms = ROGUE_UNTIL_RELEASED,
+		  .reply = { .body = "{\"success\":true,\"data\":{\"bytes_written\":3}}" });
+	open_ledger(r);
+	fsrig_run(r, do_salvage, r);
+	WAIT_UNTIL(holds(r, "log", "onetwo"));
+	assert_int_equal(rename(fsrig_host_path(r, "new"), fsrig_host_path(r, "log")), 0);
+	rogue_release(r->f->rogue);
+	assert_true(fsrig_wait(r, has_failed, r));
+	fsrig_run(r, do_retry, r);
+	assert_true(fsrig_wait(r, is_saved, r));
+	assert_true(holds(r, "log", "something else"));
+	assert_true(has_beside(r, "log", "two"));
+}
+
 /* ---- the end ---- */
 
 static void do_end(void *ctx)
@@ -708,6 +799,8 @@ int main(void)
 		FSRIG_TEST(test_held_and_let_go),
 		FSRIG_TEST(test_removed_while_it_runs),
 		FSRIG_TEST(test_moved_while_it_runs),
+		FSRIG_TEST(test_held_while_it_appends),
+		FSRIG_TEST(test_replaced_while_it_is_appended_to),
 		FSRIG_TEST(test_stage_behind_one_at_the_end),
 		FSRIG_TEST(test_refused_at_the_end),
 	};
