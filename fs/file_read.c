@@ -147,15 +147,17 @@ static uint64_t answer_end(const struct reading *rd, const struct iovec *iov, in
 
 /*
  * It must not be sure of an end that the file has grown beyond. But of an answer that ends before
- * that, as it is of the version before, it must believe the end.
+ * that, as it is of the version before, it must believe the end. False: it cannot be told now, and
+ * would show as much of this version as the one before had.
  */
-static void tell_if_longer(const struct reading *rd, uint64_t end)
+static bool tell_if_longer(const struct reading *rd, uint64_t end)
 {
 	struct node *n = rd->handle->node;
 
-	if (n->has_attr && n->attr.size > n->told_size &&
-	    (end >= n->attr.size || end == rd->op.offset + rd->op.size))
-		notify_attr_now(n->fs, n->ino);
+	if (n->untold || (n->has_attr && n->attr.size > n->told_size &&
+			  (end >= n->attr.size || end == rd->op.offset + rd->op.size)))
+		n->untold = !notify_attr_now(n->fs, n->ino);
+	return !n->untold;
 }
 
 /* What was refused is asked for again, perhaps in smaller pieces: that is not to be read ahead. */
@@ -228,8 +230,8 @@ static void read_done(struct read_op *op, int err, const struct iovec *iov, int 
 	}
 	if (err == 0 && is_misled(rd, end))
 		err = -ESTALE;
-	else if (err == 0 && rd->asked != OF_STAGE)
-		tell_if_longer(rd, end);
+	else if (err == 0 && rd->asked != OF_STAGE && !tell_if_longer(rd, end))
+		err = -ESTALE;
 	if (err < 0) {
 		parked_err(&rd->parked, err);
 	} else {

@@ -48,6 +48,7 @@ struct node {
 
 	uint64_t nlookup;      /* the kernel's count */
 	uint64_t told_size;    /* what it was last told of the size, or can tell from a read */
+	bool untold;           /* it could not be told yet that the file is longer */
 	int64_t noticed_ms;    /* when it was notified of a change of this itself */
 	uint64_t short_end;    /* where a read ended that it wanted more of, */
 	int64_t short_ms;      /* when that was (0: not), */

@@ -395,30 +395,33 @@ static bool wait_for_pages(struct notifier *s, int64_t latest_ms) NEEDS(&s->lock
  * the umount: but the page may be one that only the loop can bring. So then this is
  * left to the others, and as long as it is not none of them begins.
  */
-void notify_attr_by(struct fs *fs, fuse_ino_t ino, int64_t latest_ms)
+bool notify_attr_by(struct fs *fs, fuse_ino_t ino, int64_t latest_ms)
 {
 	struct notifier *s = fs->notifier;
 	struct subject what = { .ino = ino };
 	struct node *n = node_by_ino(fs, ino);
+	bool now;
 
 	if (!fs->se || !n || n->nlookup == 0)
-		return;
+		return true;
 	n->noticed_ms = clock_ms();
 	if (!s) {
 		fuse_lowlevel_notify_inval_inode(fs->se, ino, -1, 0);
-		return;
+		return true;
 	}
 	lock(&s->lock);
-	if (wait_for_pages(s, latest_ms))
+	now = wait_for_pages(s, latest_ms);
+	if (now)
 		fuse_lowlevel_notify_inval_inode(fs->se, ino, -1, 0);
 	else
 		(void)notify_locked(s, &s->pages, &what, false, false);
 	unlock(&s->lock);
+	return now;
 }
 
-void notify_attr_now(struct fs *fs, fuse_ino_t ino)
+bool notify_attr_now(struct fs *fs, fuse_ino_t ino)
 {
-	notify_attr_by(fs, ino, INT64_MAX);
+	return notify_attr_by(fs, ino, INT64_MAX);
 }
 
 void notify_entry(struct fs *fs, fuse_ino_t dir, const char *name)

@@ -40,11 +40,11 @@ void notifier_sync(struct fs *fs, const struct thread *t, struct job *job);
 /*
  * Attributes of an inode, before this returns: for changes of our own, which whoever made them
  * may look at as soon as he is answered. This is the only one that the kernel makes wait for
- * nobody; a moment later if it holds another one that an umount would wait for.
+ * nobody; a moment later if it holds another one that an umount would wait for: false.
  */
-void notify_attr_now(struct fs *fs, fuse_ino_t ino);
+bool notify_attr_now(struct fs *fs, fuse_ino_t ino);
 /* The same for many: what cannot be had by then (as clock_ms()) is left to the others. */
-void notify_attr_by(struct fs *fs, fuse_ino_t ino, int64_t latest_ms);
+bool notify_attr_by(struct fs *fs, fuse_ino_t ino, int64_t latest_ms);
 
 /*
  * All names of the mount are looked up before they are used again, before this returns, and it

@@ -115,7 +115,7 @@ static void believe(struct reader *r)
 static void adopt(struct reader *r, const struct attr *now, bool keep_bytes)
 {
 	if (now->size > r->version.size)
-		notify_attr_now(r->node->fs, r->node->ino);
+		r->node->untold = !notify_attr_now(r->node->fs, r->node->ino);
 	reader_drop(r, keep_bytes);
 	r->version = *now;
 	r->etag[0] = '\0';
