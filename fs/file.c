@@ -16,6 +16,7 @@
 #include "notifier.h"
 #include "ops.h"
 #include "reader.h"
+#include "salvage.h"
 #include "stage.h"
 #include "staging.h"
 
@@ -235,10 +236,17 @@ static void start_open(struct remote *r, struct sandbox *sb)
 		trip_lstat(r, sb);
 }
 
+/* It had a stage, or no name. */
 static void reopened(struct trip *t, int err)
 {
+	const struct node *n = t->node;
+
+	if (err == 0 && !n->stage && n->unborn)
+		err = -ESTALE; /* that was given up meanwhile: look the name up again */
 	if (err < 0)
 		parked_err(&t->parked, err);
+	else if (!n->stage && n->parent)
+		opened(t, 0);
 	else
 		finish_opening(t, reopened);
 }
@@ -654,7 +662,7 @@ unsigned file_unfinished(struct fs *fs)
 		if (n->stage && !stage_is_clean(n->stage))
 			count++;
 	}
-	return count;
+	return count + salvage_unfinished(fs);
 }
 
 int file_end(struct node *n)

@@ -18,6 +18,7 @@ enum {
 };
 
 static void schedule(struct fs *fs);
+static bool wake(struct salvage *v);
 
 /* ---- what there is ---- */
 
@@ -139,8 +140,9 @@ void salvage_add(struct fs *fs, const char *name)
 	if (ledger_find(fs->staging->dir, name, &f) < 0)
 		return;
 	if (!f.busy && add(fs, &f, &v) == 0) {
-		v->listed = true;
+		v->listed = v->ours = true;
 		v->state = stage_error_is_final(v->rec.error) ? SALVAGE_STUCK : SALVAGE_WAITS;
+		v->next_ms = clock_ms() + 1; /* the stage is still there */
 		schedule(fs);
 	}
 	ledger_found_release(&f);
@@ -240,9 +242,11 @@ static void schedule(struct fs *fs)
 	struct salvage *v;
 	int64_t now = clock_ms(), first = INT64_MAX;
 
-	if (!g || fs->ending)
+	if (!g || (fs->ending && now >= g->last_try_ms))
 		return;
 	DL_FOREACH (g->salvage, v) {
+		if (fs->ending && !v->ours)
+			continue;
 		if (v->state == SALVAGE_WAITS && v->next_ms <= now && g->running < AT_ONCE)
 			try(v);
 		if (v->state == SALVAGE_WAITS)
@@ -255,6 +259,32 @@ static void schedule(struct fs *fs)
 	g->salvage_timer.data = g;
 	g->salvage_timer.repeat = (double)MAX(first - now, 10) / 1e3;
 	ev_timer_again(fs->ev, &g->salvage_timer);
+}
+
+void salvage_last_try(struct fs *fs, int64_t until_ms)
+{
+	struct salvage *v;
+
+	if (!fs->staging)
+		return;
+	fs->staging->last_try_ms = until_ms;
+	DL_FOREACH (fs->staging->salvage, v) {
+		if (v->ours && v->state == SALVAGE_WAITS)
+			(void)wake(v);
+	}
+	schedule(fs);
+}
+
+unsigned salvage_unfinished(const struct fs *fs)
+{
+	const struct salvage *v;
+	unsigned n = 0;
+
+	if (!fs->staging)
+		return 0;
+	DL_FOREACH (fs->staging->salvage, v)
+		n += v->ours && (v->state == SALVAGE_WAITS || v->state == SALVAGE_RUNS);
+	return n;
 }
 
 void salvage_begin(struct fs *fs)

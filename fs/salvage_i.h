@@ -14,6 +14,7 @@ struct salvage {
 	struct spool spool; /* with the record's entry */
 	enum salvage_state state;
 	bool listed; /* the thread was there when it was looked for */
+	bool ours;   /* this daemon's own */
 	int64_t next_ms, pause_ms;
 	struct salvage *prev, *next;
 

@@ -140,6 +140,8 @@ static void unlease(struct stage *s)
 	s->leased = false;
 }
 
+static void rest(struct stage *s);
+
 /* Nobody has it open, and there is nothing more to be done here. */
 static void give_up(struct stage *s)
 {
@@ -162,7 +164,7 @@ static void give_up(struct stage *s)
 /*
  * An upload failed, nobody waits for it any more, and time has passed: the sandbox may have
  * written to the file since. So it is salvage's now, which looks first and never writes over
- * what it does not know.
+ * what it does not know. False: it cannot be.
  */
 static bool hand_over(struct stage *s)
 {
@@ -172,6 +174,12 @@ static bool hand_over(struct stage *s)
 	    s->sent >= s->content || s->append_error || !s->fs->staging || s->fs->ending ||
 	    stage_note_now(s) < 0 || s->partly)
 		return false;
+	/* Otherwise it would take what we confirmed ourselves for others' work. */
+	if (s->look && !s->sought) {
+		s->sought = true;
+		rest(s);
+		return true;
+	}
 	(void)staging_shelve(s); /* all that it could say against that has just been asked */
 	s->abandoned = false;
 	give_up(s);
@@ -310,6 +318,7 @@ static void failed(struct stage *s, int err, const char *message)
 	s->no_stream = true;
 	s->last_error = err;
 	s->told = told;
+	s->sought = false;
 	s->failed_ms = clock_ms();
 	s->asked = 0;
 	(void)stage_note_now(s); /* which says so itself if it cannot */

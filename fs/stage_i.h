@@ -89,6 +89,7 @@ struct stage {
 	int last_error;
 	int append_error;  /* of a piece that may be there or not, until the stage ends */
 	bool told;         /* whoever waited heard of that */
+	bool sought;       /* since then it was asked which version that replaces */
 	int64_t failed_ms; /* when */
 	ev_timer retry;
 

@@ -35,6 +35,7 @@ struct staging {
 	unsigned refused;        /* records that nobody can read */
 	unsigned left;           /* that were too many */
 	ev_timer salvage_timer;
+	int64_t last_try_ms;        /* at the end of the mount: our own are tried until then */
 	struct salvage_hold *holds; /* names at which nothing of it may begin */
 };
 
