@@ -412,7 +412,7 @@ int options_config_file(struct options *o, const char *path, struct buf *why)
 	/* In this order: our own section wins, wherever it stands. */
 	static const char *const sections[] = { "sandbox", "stream_bridge", "threadfs" };
 	struct buf text CLEANUP_BUF = BUF_INIT(0);
-	struct stat st;
+	struct stat st = { 0 };
 	int r = read_file(path, &text, &st, why);
 
 	if (r == 0)
