@@ -26,15 +26,6 @@ static inline int64_t clock_us(void)
 	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-/* What this thread has had of the processor. */
-static inline int64_t clock_used_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-}
-
 /* Wall time in seconds, with the fraction. */
 static inline double clock_wall(void)
 {

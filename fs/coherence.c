@@ -11,9 +11,10 @@
 #include "log.h"
 
 enum {
-	SHARE = 5,         /* a thread's events may take one part in so many of the time */
-	BURST_US = 100000, /* and so much at once */
-	SAY_MS = 60000,    /* for the log */
+	SHARE = 5,             /* a thread's events may take one part in so many of the time */
+	BURST_US = 100000,     /* and so much at once */
+	DEBT_MAX_US = 5000000, /* if the daemon was stopped meanwhile it took no hours */
+	SAY_MS = 60000,        /* for the log */
 };
 
 struct coherence {
@@ -26,9 +27,10 @@ struct coherence {
 	int refused;        /* why; 0: it is not known that it cannot */
 	struct watcher *watchers;
 	/*
-	 * What its events took of the processor beyond their share. A sandbox that knows what costs
-	 * most would hold up all others; past the burst nothing is kept for longer than without a
-	 * watch, and events are only handed on, until that is made up for.
+	 * What its events took of the loop's time beyond their share, by the clock: where the loop
+	 * has little of the processor it would never use up a share of that. A sandbox that knows
+	 * what costs most would hold up all others; past the burst nothing is kept for longer than
+	 * without a watch, and events are only handed on, until that is made up for.
 	 */
 	int64_t debt_us, debt_as_of_us;
 	ev_timer flood;  /* runs until then */
@@ -56,6 +58,7 @@ static void pay(struct coherence *c, int64_t took_us)
 	int64_t now = clock_us();
 
 	c->debt_us = MAX(c->debt_us - (now - c->debt_as_of_us) / SHARE, 0) + took_us;
+	c->debt_us = MIN(c->debt_us, DEBT_MAX_US);
 	c->debt_as_of_us = now;
 }
 
@@ -75,14 +78,14 @@ static void charge(struct coherence *c, int64_t began_us)
 {
 	struct thread *t = c->thread;
 
-	pay(c, clock_used_us() - began_us);
+	pay(c, clock_us() - began_us);
 	if (c->debt_us <= BURST_US || is_flooded(c))
 		return;
 	t->fs->totals.floods++;
 	say_flooded(c);
-	began_us = clock_used_us();
+	began_us = clock_us();
 	cache_lost(t);
-	pay(c, clock_used_us() - began_us);
+	pay(c, clock_us() - began_us);
 	ev_timer_set(&c->flood, (double)c->debt_us * SHARE / 1e6, 0.);
 	ev_timer_start(t->fs->ev, &c->flood);
 }
@@ -103,7 +106,7 @@ static void on_live(void *ctx)
 
 static void lose(struct coherence *c)
 {
-	int64_t began_us = clock_used_us();
+	int64_t began_us = clock_us();
 
 	c->live = false;
 	c->thread->fs->totals.watches_lost++;
@@ -145,7 +148,7 @@ static void on_event(void *ctx, const struct watch_event *ev)
 		e.old_path = below(sandbox_root(c->sb), e.old_path);
 	c->thread->fs->totals.events++;
 	if (!is_flooded(c)) {
-		int64_t began_us = clock_used_us();
+		int64_t began_us = clock_us();
 
 		cache_event(c->thread, &e);
 		charge(c, began_us);
