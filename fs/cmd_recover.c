@@ -294,8 +294,11 @@ static void do_one(struct recovery *v, const struct ledger_found *f)
 		else
 			printf("discarded %s\n", text.data);
 	} else {
-		v->status = cmd_fail("%s: %s%s", text.data, strerrordesc_np(-r),
-				     r == -EBUSY ? " (a mount has it: name its mountpoint)" : "");
+		v->status = cmd_fail(
+			"%s: %s%s", text.data, strerrordesc_np(-r),
+			r != -EBUSY ? ""
+			: v->point  ? " (it is open there, or on its way: remove the file instead)"
+				    : " (a mount has it: name its mountpoint)");
 	}
 }
 

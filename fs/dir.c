@@ -164,8 +164,8 @@ static void set_caching(struct dir *d, struct fuse_file_info *fi)
 {
 	struct node *n = d->node;
 	struct listing *l = d->listing;
-	bool lasts = n->kind == NODE_SANDBOX && l && l->thread && d->count == own_names(n) &&
-		     listing_left_ms(l, n->thread) == LASTING_MS;
+	bool lasts = n->kind == NODE_SANDBOX && l && l->thread && l->complete &&
+		     d->count == own_names(n) && listing_left_ms(l, n->thread) == LASTING_MS;
 
 	fi->cache_readdir = lasts;
 	fi->keep_cache = lasts && n->shown_serial == l->serial;
@@ -546,6 +546,16 @@ static bool add_at(struct page *g, struct dir *d, size_t i)
 	return add_own(g, d, d->names[i - d->places], next);
 }
 
+/* Whoever copies or removes a directory has to hear that he has not seen all of it. */
+static int end_of(struct dir *d)
+{
+	if (!d->listing || d->listing->complete)
+		return 0;
+	thread_failed(d->node->thread, d->listing->path[0] ? d->listing->path : "/", -E2BIG,
+		      "the sandbox lists no more names of this directory, or they are too many");
+	return -E2BIG;
+}
+
 static void answer_readdir(struct parked *p, struct dir *d, size_t size, off_t offset, bool plus)
 {
 	struct page g = { .req = p->req, .size = size, .plus = plus };
@@ -564,7 +574,9 @@ static void answer_readdir(struct parked *p, struct dir *d, size_t size, off_t o
 	}
 	for (size_t i = (size_t)offset; i < total && add_at(&g, d, i); i++)
 		;
-	if (!parked_buf(p, g.bytes, g.len)) {
+	if (g.len == 0 && end_of(d) < 0)
+		parked_err(p, -E2BIG);
+	else if (!parked_buf(p, g.bytes, g.len)) {
 		for (size_t i = 0; i < g.count; i++)
 			node_forget(g.counted[i], 1);
 	}

@@ -259,6 +259,11 @@ static int search_dir(DIR *d, struct search *s)
 	return r;
 }
 
+bool ledger_is_name(const char *text)
+{
+	return strlen(text) >= 4 && strspn(text, "0123456789abcdef-") == strlen(text);
+}
+
 int ledger_find(int dir, const char *name, struct ledger_found *ret)
 {
 	struct search s = { .begin = name };
@@ -267,7 +272,7 @@ int ledger_find(int dir, const char *name, struct ledger_found *ret)
 	DIR *d;
 	int r;
 
-	if (strlen(name) < 4 || strspn(name, "0123456789abcdef-") != strlen(name))
+	if (!ledger_is_name(name))
 		return -EINVAL;
 	d = open_names(dir);
 	if (!d)

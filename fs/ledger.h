@@ -70,6 +70,8 @@ void ledger_found_release(struct ledger_found *f);
  */
 int ledger_scan(int dir, int (*each)(void *ctx, struct ledger_found *f, int err, const char *why),
 		void *ctx) MUST_CHECK;
+/* Whether it may be the beginning of a record's name. */
+bool ledger_is_name(const char *text);
 /* One by its name, or by how it begins. -ENOENT, -EEXIST: several begin so, -EINVAL: not a name,
  * or what is wrong with it. */
 int ledger_find(int dir, const char *name, struct ledger_found *ret) MUST_CHECK;

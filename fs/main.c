@@ -13,6 +13,7 @@
 
 #include "cmd.h"
 #include "guardian.h"
+#include "ledger.h"
 #include "secret.h"
 #include "status_text.h"
 #include "unmount.h"
@@ -385,10 +386,8 @@ static int recover_options(struct recover_args *a, int argc, char **argv)
 	}
 	if (verbs > 1)
 		return wrong("recover", "only one of --list, --retry, --save and --discard");
-	/* A mountpoint is a path; records are not. */
-	if (!a->cache && optind < argc && (strchr(argv[optind], '/') || argv[optind][0] == '.'))
-		a->path = argv[optind++];
-	else if (!a->cache && optind < argc && !a->save && !a->discard)
+	if (!a->cache && optind < argc &&
+	    ((!a->save && !a->discard) || !ledger_is_name(argv[optind])))
 		a->path = argv[optind++];
 	a->records = argv + optind;
 	if (optind < argc && !a->save && !a->discard)

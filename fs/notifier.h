@@ -20,9 +20,9 @@ struct notifier;
 /* With the session mounted and its first request answered; fs->notifier. */
 int notifier_start(struct fs *fs) MUST_CHECK;
 /*
- * Nothing is sent any more; returns when its thread has ended. Not on the loop's thread, which
+ * Nothing is sent any more; returns when its threads have ended. Not on the loop's thread, which
  * must go on answering meanwhile; before the session ends. Returns 0, or -ETIMEDOUT if the kernel
- * still holds the thread after a while: then the session has to be aborted (session_abort())
+ * still holds one after a while: then the session has to be aborted (session_abort())
  * and this called again. NULL in fs->notifier is fine, there and below (tests without a mount).
  */
 int notifier_stop(struct fs *fs) MUST_CHECK;

@@ -336,7 +336,8 @@ static void note_failure(struct salvage *v, int err, const char *message)
 	v->resting = v->state == SALVAGE_WAITS;
 	if (v->resting)
 		thread_ref(v->thread)->resting++;
-	v->rec.error = err;
+	if (err != -ESHUTDOWN || !v->rec.error) /* that we end is no news */
+		v->rec.error = err;
 	(void)!ledger_entry_write(v->spool.entry, &v->rec, &changed);
 	if (!v->fs->ending && err != -ECANCELED)
 		thread_failed(v->thread, v->rec.path, err, message);
@@ -414,22 +415,6 @@ static void drop(struct salvage *v)
 	free_salvage(v);
 }
 
-int salvage_discard(struct fs *fs, const char *name)
-{
-	struct salvage *v;
-
-	DL_FOREACH (fs->staging->salvage, v) {
-		if (strcmp(v->name, name) == 0)
-			break;
-	}
-	if (!v)
-		return -ENOENT;
-	if (v->state == SALVAGE_RUNS)
-		return -EBUSY;
-	drop(v);
-	return 0;
-}
-
 /* ---- names go and move ---- */
 
 /* The place of a name, if anything waits at all: mostly nothing does. */
@@ -451,6 +436,28 @@ static void stop(struct salvage *v)
 	v->stopped = true;
 	if (!v->piece || !v->asked)
 		remote_cancel(&v->r);
+}
+
+static void give_up(struct salvage *v)
+{
+	v->unwanted = true;
+	if (v->state == SALVAGE_RUNS)
+		stop(v);
+	else
+		drop(v);
+}
+
+int salvage_discard(struct fs *fs, const char *name)
+{
+	struct salvage *v;
+
+	DL_FOREACH (fs->staging->salvage, v) {
+		if (strcmp(v->name, name) == 0) {
+			give_up(v);
+			return 0;
+		}
+	}
+	return -EBUSY; /* it is a stage's */
 }
 
 struct salvage_hold *salvage_hold(const struct node *dir, const char *name)
@@ -504,11 +511,7 @@ void salvage_removed(const struct node *dir, const char *name)
 			continue;
 		thread_info(dir->thread,
 			    "what was to be uploaded to a file is dropped, as that was removed");
-		v->unwanted = true;
-		if (v->state == SALVAGE_RUNS)
-			stop(v);
-		else
-			drop(v);
+		give_up(v);
 	}
 }
 

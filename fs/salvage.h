@@ -39,8 +39,8 @@ void salvage_release(struct staging *g);
 void salvage_last_try(struct fs *fs, int64_t until_ms);
 unsigned salvage_unfinished(const struct fs *fs);
 
-/* The thread's sandbox answers; somebody asks for another try; and for its end: 0, -ENOENT,
- * -EBUSY. */
+/* The thread's sandbox answers; somebody asks for another try; and for its end: 0 (soon,
+ * if it is on its way), -EBUSY: it is none, so a stage has it. */
 void salvage_wake(struct thread *t);
 void salvage_retry(struct fs *fs);
 int salvage_discard(struct fs *fs, const char *name) MUST_CHECK;

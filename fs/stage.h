@@ -94,7 +94,7 @@ void stage_keep(struct stage *s, void (*done)(void *ctx, int err), void *ctx);
 /*
  * The last open file was closed. Uploads what is not confirmed in the background
  * (holding a lease) and then frees the stage, and gives up the reference to the node that the
- * stage then holds; a failed one is kept and listed (thread_failed).
+ * stage then holds; one that fails is handed over to salvage.h.
  */
 void stage_abandon(struct stage *s);
 /* Files have other names now: where what was written down goes is told before anybody hears of

@@ -316,7 +316,8 @@ static void failed(struct stage *s, int err, const char *message)
 	bool told = s->waiters && !s->fs->ending;
 
 	s->no_stream = true;
-	s->last_error = err;
+	if (err != -ESHUTDOWN || !s->last_error) /* that we end is no news */
+		s->last_error = err;
 	s->told = told;
 	s->sought = false;
 	s->failed_ms = clock_ms();

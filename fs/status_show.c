@@ -112,34 +112,50 @@ static void show_bytes(struct buf *to, const char *what, uint64_t bytes, const c
 	buf_puts(to, end);
 }
 
-/* Of all threads: those that failed, or were left by an earlier daemon; many are cut short. */
-static void show_pending(const struct snapshot *s, const struct thread *t, struct buf *to)
+/* thread: whose it is; NULL: that is clear. */
+static void show_one_pending(struct buf *to, const struct pending *p, const char *thread)
+{
+	buf_puts(to, "  ");
+	if (thread) {
+		text_escape(to, thread, 0);
+		buf_putc(to, '/');
+	}
+	text_escape(to, p->path, 0);
+	buf_puts(to, "  ");
+	text_size(to, p->bytes);
+	buf_printf(to, "  %s", p->state);
+	if (p->error)
+		buf_printf(to, " (%s)", text_errno(p->error));
+	if (p->record[0])
+		buf_printf(to, "  " LEDGER_DIR "/%s", p->record);
+	buf_putc(to, '\n');
+}
+
+static void show_pending_of(const struct snapshot *s, const struct thread *t, struct buf *to)
+{
+	for (size_t i = 0; i < s->npending; i++) {
+		if (s->pending[i].thread == t)
+			show_one_pending(to, &s->pending[i], NULL);
+	}
+}
+
+/* Of all threads: first those that failed, or were left by an earlier daemon; many are cut short.
+ */
+static void show_pending(const struct snapshot *s, struct buf *to)
 {
 	size_t shown = 0;
 
-	for (size_t i = 0; i < s->npending; i++) {
-		const struct pending *p = &s->pending[i];
+	for (int calm = 0; calm < 2; calm++) {
+		for (size_t i = 0; i < s->npending && shown <= PENDING_SHOWN; i++) {
+			const struct pending *p = &s->pending[i];
 
-		if (t ? p->thread != t : !p->error && !p->left)
-			continue;
-		if (!t && shown++ == PENDING_SHOWN) {
-			buf_puts(to, "  …\n");
-			break;
+			if ((!p->error && !p->left) != calm)
+				continue;
+			if (shown++ == PENDING_SHOWN)
+				buf_puts(to, "  …\n");
+			else
+				show_one_pending(to, p, p->left ?: p->thread->id);
 		}
-		buf_puts(to, "  ");
-		if (!t) {
-			text_escape(to, p->left ?: p->thread->id, 0);
-			buf_putc(to, '/');
-		}
-		text_escape(to, p->path, 0);
-		buf_puts(to, "  ");
-		text_size(to, p->bytes);
-		buf_printf(to, "  %s", p->state);
-		if (p->error)
-			buf_printf(to, " (%s)", text_errno(p->error));
-		if (p->record[0])
-			buf_printf(to, "  " LEDGER_DIR "/%s", p->record);
-		buf_putc(to, '\n');
 	}
 }
 
@@ -161,8 +177,10 @@ static void show_totals(const struct snapshot *s, struct buf *to)
 		buf_printf(to, "not in the sandbox yet: %zu file%s, ", s->npending,
 			   s->npending == 1 ? "" : "s");
 		text_size(to, s->pending_bytes);
-		buf_putc(to, '\n');
-		show_pending(s, NULL, to);
+		buf_puts(to, ", kept in ");
+		text_escape(to, fs->opt->cache ?: "", 0);
+		buf_puts(to, "/" LEDGER_DIR "\n");
+		show_pending(s, to);
 	}
 	if (fs->staging && fs->staging->refused > 0)
 		buf_printf(to, "records that cannot be read: %u (threadfs recover)\n",
@@ -248,7 +266,7 @@ void status_show_thread(const struct snapshot *s, const struct thread_view *v, s
 		if (s->pending[i].thread != v->thread)
 			continue;
 		buf_puts(to, "\nnot in the sandbox yet:\n");
-		show_pending(s, v->thread, to);
+		show_pending_of(s, v->thread, to);
 		break;
 	}
 	if (v->thread && v->thread->transfers) {

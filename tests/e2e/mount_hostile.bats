@@ -125,6 +125,19 @@ assert 35 < depth < 42, depth"
 	same "$(cat "outputs/$d/f")" x
 }
 
+@test "a directory of more names than are listed: who reads it is told that there are more" {
+	expect_errors
+	hostile_mount many 1001 -- -o timeout=60
+	sandbox 'mkdir outputs/many && cd outputs/many && seq 1000 | xargs touch'
+	refute ls outputs/many >"$T/names" 2>"$T/why"
+	same "$(wc -l <"$T/names")" 1000
+	grep -q 'Argument list too long' "$T/why"
+	grep -q '^last error .*outputs/many: .*too many' .ctl/status
+	refute cp -r outputs/many "$T/copy"
+	test -e outputs/many/7
+	refute test -e outputs/many/no
+}
+
 @test "a gigabyte of zeros in a megabyte is neither unpacked nor taken for the file" {
 	local before after
 

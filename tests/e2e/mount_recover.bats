@@ -618,3 +618,32 @@ used_and_noted() {
 	grep -q 'f was changed by others meanwhile' "$LOG"
 	expect_errors
 }
+
+@test "what is on its way to a sandbox that hangs is listed, and can be discarded by its mount" {
+	local record server=
+	local host=$DATA/users/default/threads/demo/user-data/outputs
+
+	server=$(server)
+	printf 'content' >"$T/c"
+	write_and_wait outputs/f wb "$T/c"
+	wait_until noted 1
+	sleep 1
+	kill_daemon
+	kill -STOP "$server"
+	mount_start -o timeout=60
+	wait_until jq -e '.recovery[0].state == "uploading"' "$M/.ctl/status.json"
+	record=$(find "$CACHE/pending" -type f -printf %f)
+	grep -qxF "not in the sandbox yet: 1 file, 7 B, kept in $CACHE/pending" "$M/.ctl/status"
+	grep -qxF "  demo/outputs/f  7 B  uploading  pending/$record" "$M/.ctl/status"
+	run "$THREADFS" recover --cache "$CACHE" --discard "$record"
+	[ "$status" = 1 ]
+	[[ $output == *"(a mount has it: name its mountpoint)" ]]
+	cd "${M%/*}"
+	run "$THREADFS" recover "${M##*/}" --discard "${record:0:8}"
+	[ "$status" = 0 ]
+	[ "$output" = "discarded demo/outputs/f" ]
+	wait_until noted 0
+	kill -CONT "$server"
+	wait_until test -d "$M/threads/demo/outputs"
+	[ "$(stat -c %s "$host/f" 2>/dev/null || echo 0)" = 0 ]
+}

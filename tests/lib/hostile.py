@@ -12,6 +12,7 @@ connection. What it does beyond passing on, once the file $HOSTILE_WHEN is there
   redirect URL       answers everything with 302 to URL
   nest               D, a directory of 100 times d with one D in it, is also D/D, D/D/D and so on;
                      whole trees are not listed
+  many N             lists everything in a directory "many" N times
   gzip               sends every body gzipped as if that had been asked for, a gigabyte of zeros
   mutate SEED        changes bytes of one answer in three: flips, cuts, doubles, lies about
                      lengths, puts known bad values into JSON. Written to stderr, one line each.
@@ -74,12 +75,7 @@ def ask(message):
     with s:
         head, body = message
         s.sendall(without(head, b"connection", b"expect") + b"\r\nConnection: close\r\n\r\n" + body)
-        data = b""
-        while True:
-            piece = s.recv(65536)
-            if not piece:
-                break
-            data += piece
+        data = b"".join(iter(lambda: s.recv(1 << 20), b""))
     head, _, body = data.partition(b"\r\n\r\n")
     if re.search(rb"(?im)^transfer-encoding:\s*chunked", head):
         body = unchunk(body)
@@ -216,9 +212,24 @@ def change(request, head, body):
     return pack(head, body)
 
 
-def nested(head, body):
+def nested(body):
     """The request for what it is, once more, in itself."""
-    body = re.sub(rb"(/d{100})+(?=/d{100}\b)", b"", body).replace(b"pipefail; find", b"pipefail; none")
+    return re.sub(rb"(/d{100})+(?=/d{100}\b)", b"", body).replace(b"pipefail; find", b"pipefail; none")
+
+
+def multiplied(body):
+    """The request for it, again and again."""
+    return body.replace(b"find . ", b"find " + b". " * int(args[0])) if b"/many" in body else body
+
+
+REQUESTS = {"nest": nested, "many": multiplied}
+
+
+def demand(head, body):
+    """What is asked of the real server."""
+    if how not in REQUESTS or not re.search(rb"(?im)^content-length:", head):
+        return head, body
+    body = REQUESTS[how](body)
     return without(head, b"content-length") + b"\r\nContent-Length: %d" % len(body), body
 
 
@@ -232,9 +243,7 @@ class Handler(socketserver.BaseRequestHandler):
             if is_stream(target) and not target.endswith(b"/watch/"):
                 self.relay(request)
                 return
-            if how == "nest" and re.search(rb"(?im)^content-length:", request[0]):
-                request = nested(*request)
-            self.request.sendall(change(request, *ask(request)))
+            self.request.sendall(change(request, *ask(demand(*request))))
         except (OSError, ValueError, IndexError):
             pass
 
