@@ -42,31 +42,55 @@ static struct handle *handle_new(struct node *n, int flags)
 	return h;
 }
 
-void file_unstage(struct node *n)
+static bool is_being_read(const struct node *n)
+{
+	const struct handle *h;
+
+	DL_FOREACH (n->handles, h) {
+		if (h->reading > 0)
+			return true;
+	}
+	return false;
+}
+
+static void turn_readers(struct node *n)
 {
 	struct handle *h;
 
-	/* An unlinked one is all that its readers have. */
-	if (!n->stage || !stage_is_clean(n->stage) || !n->parent || n->unborn ||
-	    (n->writers > 0 && stage_is_needed(n->stage)))
-		return;
-	DL_FOREACH (n->handles, h) {
-		if (h->reading > 0)
-			return;
-	}
-	stage_free(n->stage);
 	DL_FOREACH (n->handles, h)
 		h->reader_old = true;
 }
 
-/* The stage has done its work when nobody writes any more and all is in the sandbox. */
+bool file_let_stage_go(struct node *n)
+{
+	/* One that is nowhere else is all that its readers have. */
+	if (n->writers > 0 || is_being_read(n) || (n->handles && (n->unborn || !n->parent)))
+		return false;
+	turn_readers(n);
+	return true;
+}
+
+void file_unstage(struct node *n)
+{
+	/* An unlinked one is all that its readers have. */
+	if (!n->stage || !stage_is_clean(n->stage) || !n->parent || n->unborn ||
+	    (n->writers > 0 && stage_is_needed(n->stage)) || is_being_read(n))
+		return;
+	stage_free(n->stage);
+	turn_readers(n);
+}
+
+/* The stage has done its work when nobody writes any more and all is in the sandbox; what failed is
+ * not for its readers to keep. */
 static void drop_stage(struct node *n)
 {
 	if (!n->stage || n->writers > 0)
 		return;
 	if (n->handles)
 		file_unstage(n);
-	else if (stage_is_clean(n->stage))
+	if (!n->stage || (n->handles && (stage_is_clean(n->stage) || !stage_has_failed(n->stage))))
+		return;
+	if (stage_is_clean(n->stage))
 		stage_free(n->stage);
 	else
 		stage_abandon(n->stage);
@@ -93,7 +117,6 @@ static void handle_free(struct handle *h)
 
 int file_stage(struct node *n, bool appends)
 {
-	struct handle *h;
 	int r;
 
 	if (n->stage)
@@ -101,8 +124,7 @@ int file_stage(struct node *n, bool appends)
 	r = stage_new(n, appends ? STAGE_APPEND : 0, -1, &n->stage);
 	if (r < 0)
 		return r;
-	DL_FOREACH (n->handles, h)
-		h->reader_old = true;
+	turn_readers(n);
 	return 0;
 }
 

@@ -37,6 +37,9 @@ int file_turn_to_reader(struct handle *h) MUST_CHECK;
 int file_stage(struct node *n, bool appends) MUST_CHECK;
 /* No stage any more, if all that was written is in the sandbox and nobody waits for a read. */
 void file_unstage(struct node *n);
+/* The stage is about to go, with what could not be uploaded: its readers see what the sandbox has
+ * from then on. False: somebody needs it. */
+bool file_let_stage_go(struct node *n);
 /*
  * Before the name of n goes away: what is open stays readable. done(ctx) once,
  * perhaps at once; what could not be had is logged, and lost for its readers.

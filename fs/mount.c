@@ -291,7 +291,7 @@ static void flush_all(void *ctx)
 	struct fs *fs = &c->m->fs;
 	struct node *n, *next;
 
-	salvage_last_try(fs, clock_ms() + fs->opt->timeout_ms);
+	staging_last_try(fs, clock_ms() + fs->opt->timeout_ms);
 	fs->ending = true;
 	HASH_ITER (by_ino, fs->nodes, n, next) {
 		struct flush_op *op;

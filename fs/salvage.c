@@ -347,7 +347,10 @@ void salvage_ended(struct salvage *v, int err, const char *message)
 {
 	struct fs *fs = v->fs;
 	struct thread *t = v->thread;
+	struct node *n = v->path ? node_find(t, v->path) : NULL;
 
+	if (n)
+		node_ref(n);
 	fs->staging->running--;
 	if (err < 0 && !v->unwanted) {
 		note_failure(v, err, message);
@@ -360,6 +363,10 @@ void salvage_ended(struct salvage *v, int err, const char *message)
 		v->thread = NULL;
 		free_salvage(v);
 	}
+	if (n && n->stage)
+		stage_pump(n->stage); /* readers, too, and who keeps it wait for the base */
+	if (n)
+		node_unref(n);
 	thread_unref(t);
 	tell_holders(fs);
 	pump_stages(fs); /* at the end, too: those that waited for this one have their time still */

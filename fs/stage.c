@@ -141,6 +141,11 @@ bool stage_is_clean(const struct stage *s)
 	       !s->settlers && !s->keepers;
 }
 
+bool stage_has_failed(const struct stage *s)
+{
+	return s->last_error && !s->delivery;
+}
+
 bool stage_is_needed(const struct stage *s)
 {
 	return s->append_error || s->held > 0;
@@ -207,7 +212,7 @@ void stage_absorb(struct stage *s)
 {
 	s->own_end = stage_size(s);
 	s->base_len = s->cut = s->filled = s->fill_high = 0;
-	s->base_read = s->stale = s->base_old = false;
+	s->base_read = s->stale = s->base_old = s->tail = false;
 	s->tries = 0;
 	s->noted = 0; /* it is another kind of record */
 	s->synced = 0;
@@ -273,7 +278,7 @@ void stage_end_appends(struct stage *s)
 
 /*
  * Somebody writes elsewhere: what waits in the queue becomes part of the
- * content, over the base. A piece that is being sent is both; it does no harm.
+ * content, behind the base as it is known. A piece that is being sent is both; it does no harm.
  */
 static int convert(struct stage *s)
 {
@@ -284,6 +289,9 @@ static int convert(struct stage *s)
 	if (!piece)
 		return -ENOMEM;
 	s->base_len = s->base.size;
+	s->tail = s->queue_end > s->queue_at;
+	s->tail_sent = stage_sending_appends(s);
+	s->base_old |= s->tail_sent > 0;
 	while (r == 0 && at < s->queue_end) {
 		size_t len = MIN(COPY_SIZE, s->queue_end - at);
 		ssize_t n = spool_read(&s->queue, piece, len, at);
@@ -298,10 +306,9 @@ static int convert(struct stage *s)
 		spool_close(&s->spool);
 		extents_release(&s->written);
 		s->own_end = 0;
+		s->tail = false;
 		return r;
 	}
-	if (stage_is_sending_appends(s))
-		s->base_old = true;
 	stage_end_appends(s);
 	return 0;
 }
@@ -346,6 +353,7 @@ int stage_write(struct stage *s, uint64_t offset, const void *bytes, size_t len,
 static void truncate_base(struct stage *s, uint64_t size)
 {
 	s->cut = MIN(s->cut, size);
+	s->tail &= size > s->base.size;
 	s->base_len = MIN(s->base_len, size);
 	s->fill_high = MIN(s->fill_high, size);
 	extents_cut(&s->written, size);
@@ -382,7 +390,7 @@ int stage_truncate(struct stage *s, uint64_t size)
 /* Whether all of it is in the spool. */
 static bool is_ready(const struct stage *s, uint64_t start, uint64_t end)
 {
-	return !s->appending &&
+	return !s->appending && !s->base_old &&
 	       extents_cover(&s->written, MAX(start, s->filled), MIN(end, s->base_len));
 }
 

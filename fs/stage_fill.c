@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 
+#include "salvage.h"
 #include "stage_i.h"
 
 enum { TRIES_MAX = 8 };
@@ -83,9 +84,16 @@ static bool same_content(const struct attr *a, const struct attr *b)
 	       a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
 }
 
+/* What was to be appended has a place behind the base as it was: over what others have appended. */
+static bool tail_fits(const struct stage *s, uint64_t size)
+{
+	return !s->tail || size == s->base.size || size == s->base.size + s->tail_sent;
+}
+
 static int take_base(struct stage *s, const struct attr *seen)
 {
-	if (!S_ISREG(seen->mode) || (s->base_read && !same_content(&s->base, seen)))
+	if (!S_ISREG(seen->mode) || (s->base_read && !same_content(&s->base, seen)) ||
+	    !tail_fits(s, seen->size))
 		return -ESTALE;
 	node_set_attr(s->n, seen);
 	node_doubt_attr(s->n); /* the stage answers for now */
@@ -237,10 +245,12 @@ static void fetch(struct fill *f)
 void stage_fill(struct stage *s)
 {
 	/*
-	 * An append that is under way makes another version: see stage_delivered(). While it
-	 * is held its path is not certain: see stage_resume().
+	 * An append that is under way makes another version: see stage_delivered(); and so does
+	 * what an earlier daemon left: see salvage_ended(). While it is held its path is not
+	 * certain: see stage_resume().
 	 */
-	if (s->fill || s->freed || s->held || stage_is_complete(s) || stage_is_sending_appends(s))
+	if (s->fill || s->freed || s->held || stage_is_complete(s) ||
+	    stage_sending_appends(s) > 0 || salvage_is_at(s->n))
 		return;
 	if (s->stale) {
 		stage_fill_failed(s, -ESTALE, NULL);

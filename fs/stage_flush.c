@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "clock.h"
+#include "file.h"
 #include "log.h"
 #include "notifier.h"
 #include "salvage.h"
@@ -170,13 +171,17 @@ static bool hand_over(struct stage *s)
 {
 	struct node *n = s->n;
 
-	if (!s->abandoned || !s->last_error || n->handles || s->waiters || s->delivery || s->held ||
+	if (!s->abandoned || !s->last_error || n->writers > 0 || s->waiters || s->delivery ||
 	    s->sent >= s->content || s->append_error || !s->fs->staging || s->fs->ending ||
 	    stage_note_now(s) < 0 || s->partly)
 		return false;
 	/* Otherwise it would take what we confirmed ourselves for others' work. */
 	if (s->look && !s->sought) {
 		s->sought = true;
+		rest(s);
+		return true;
+	}
+	if (s->held || s->reads || s->keepers || !file_let_stage_go(n)) {
 		rest(s);
 		return true;
 	}

@@ -56,6 +56,8 @@ struct stage {
 	uint64_t filled;    /* up to here it is in the spool, proven or not */
 	uint64_t fill_high; /* no fill has ever written behind this */
 	bool base_old;      /* look at it before anything is fetched, or replaces it */
+	bool tail;          /* behind base.size is what was to be appended; of which the file */
+	size_t tail_sent;   /* may have so much by now */
 	bool base_read;     /* somebody has seen a part that is not proven yet */
 	bool stale;         /* and then it became another version */
 	unsigned tries;     /* at a version that holds still */
@@ -151,8 +153,8 @@ void stage_stop_fill(struct stage *s);
 /* Content changed from `offset` on (truncated: it also ends there). */
 void stage_upload_changed(struct stage *s, uint64_t offset, bool truncated);
 bool stage_is_streaming(const struct stage *s);
-bool stage_is_sending_appends(const struct stage *s);
-void stage_stream(struct stage *s);     /* begins, end unknown */
+size_t stage_sending_appends(const struct stage *s); /* so many bytes are on their way */
+void stage_stream(struct stage *s);                  /* begins, end unknown */
 void stage_end_stream(struct stage *s); /* what there is now is all: harmless otherwise */
 void stage_send(struct stage *s);       /* begins, all that there is */
 void stage_send_appends(struct stage *s);

@@ -559,9 +559,9 @@ void stage_upload_changed(struct stage *s, uint64_t offset, bool truncated)
 
 /* ---- appends ---- */
 
-bool stage_is_sending_appends(const struct stage *s)
+size_t stage_sending_appends(const struct stage *s)
 {
-	return s->delivery && s->delivery->kind == APPENDS && s->delivery->piece_len > 0;
+	return s->delivery && s->delivery->kind == APPENDS ? s->delivery->piece_len : 0;
 }
 
 static void start_append(struct remote *r, struct sandbox *sb)

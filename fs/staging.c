@@ -113,13 +113,26 @@ void staging_wake(struct thread *t, bool returned)
 	salvage_wake(t);
 }
 
-void staging_retry(struct fs *fs)
+static void wake_all(struct staging *g)
 {
 	struct stage *s, *next;
 
+	DL_FOREACH_SAFE2(g->dirty, s, next, book_next)
+	stage_wake(s);
+}
+
+void staging_last_try(struct fs *fs, int64_t until_ms)
+{
 	if (!fs->staging)
 		return;
-	DL_FOREACH_SAFE2(fs->staging->dirty, s, next, book_next)
-	stage_wake(s);
+	wake_all(fs->staging); /* what failed before is salvage's then, which looks first */
+	salvage_last_try(fs, until_ms);
+}
+
+void staging_retry(struct fs *fs)
+{
+	if (!fs->staging)
+		return;
+	wake_all(fs->staging);
 	salvage_retry(fs);
 }

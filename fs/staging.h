@@ -56,3 +56,5 @@ int staging_shelve(struct stage *s);
 void staging_wake(struct thread *t, bool returned);
 /* Somebody asks for it: everything that waits or was given up. */
 void staging_retry(struct fs *fs);
+/* The mount is about to end: likewise what failed, until then (as clock_ms()). */
+void staging_last_try(struct fs *fs, int64_t until_ms);

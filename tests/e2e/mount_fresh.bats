@@ -319,3 +319,53 @@ has_bytes() {
 	exec 8>&-
 	wait_until has_bytes "$H/g" defg
 }
+
+@test "a file that was empty when it was opened is read as it is, also behind the first write" {
+	start
+	: >workspace/f
+	ls workspace >/dev/null
+	exec 8<>workspace/f
+	printf 'from the sandbox' >"$H/f"
+	settled
+	sleep 1.1
+	"$PYTHON" -I -S - "$H/f" <<-'END'
+		import mmap, os, sys
+		os.pwrite(8, b"W", 100)
+		got = os.pread(8, 200, 0)
+		assert got == b"from the sandbox" + bytes(84) + b"W", got
+		m = mmap.mmap(8, 101)
+		m[50:51] = b"m"
+		m.flush()
+	END
+	exec 8>&-
+	wait_until has_bytes "$H/f" 'from the sandbox'
+	"$PYTHON" -I -S -c '
+import sys
+got = open(sys.argv[1], "rb").read()
+assert got == b"from the sandbox" + bytes(34) + b"m" + bytes(49) + b"W", got' "$H/f"
+}
+
+@test "what is to be appended does not go over what the sandbox has appended" {
+	start
+	echo old >workspace/f
+	run "$PYTHON" -I -S - "$H/f" <<-'END'
+		import os, sys
+		f = os.open("workspace/f", os.O_WRONLY | os.O_APPEND)
+		os.write(f, b"mine 1\n")
+		with open(sys.argv[1], "ab") as beside:
+		    beside.write(b"the sandbox's\n")
+		os.write(f, b"mine 2\n")
+		g = os.open("workspace/f", os.O_WRONLY)
+		os.pwrite(g, b"O", 0)
+		for h in g, f:
+		    try:
+		        os.close(h)
+		    except OSError as e:
+		        print(e.strerror)
+	END
+	[ "$status" = 0 ]
+	grep -qx "the sandbox's" "$H/f"
+	# both lines of ours are there, or somebody was told
+	[ "$output" ] || [ "$(sort "$H/f")" = "$(printf 'Old\nmine 1\nmine 2\nthe sandbox%ss\n' "'" | sort)" ]
+	expect_errors
+}

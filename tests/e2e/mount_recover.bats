@@ -647,3 +647,66 @@ used_and_noted() {
 	wait_until test -d "$M/threads/demo/outputs"
 	[ "$(stat -c %s "$host/f" 2>/dev/null || echo 0)" = 0 ]
 }
+
+# lose_to_the_sandbox: a close of outputs/f that fails, then the sandbox writes another f.
+lose_to_the_sandbox() {
+	local host=$DATA/users/default/threads/demo/user-data/outputs
+
+	printf kept >"$T/k"
+	run cp "$T/k" outputs/f
+	[ "$status" != 0 ]
+	wait_until noted 1
+	printf agent >"$host/tmp"
+	mv "$host/tmp" "$host/f"
+	kill -CONT "$server"
+}
+
+both_are_there() {
+	local host=$DATA/users/default/threads/demo/user-data/outputs
+
+	[ "$(cat "$host/f")" = agent ] && [ "$(cat "$host"/f.threadfs-conflict-*)" = kept ]
+}
+
+@test "nor when somebody reads the file all the time" {
+	echo old >outputs/f
+	stand_still
+	exec 8<outputs/f
+	lose_to_the_sandbox
+	wait_until used_and_noted 0
+	both_are_there
+	[ "$(cat <&8)" = agent ]
+	exec 8<&-
+	expect_errors
+}
+
+@test "nor when the mount ends" {
+	echo old >outputs/f
+	stand_still
+	lose_to_the_sandbox
+	mount_stop
+	noted 0
+	both_are_there
+	expect_errors
+}
+
+@test "a file is changed while what a killed daemon left for it is on its way: neither is lost" {
+	local host=$DATA/users/default/threads/demo/user-data/outputs
+
+	echo old >outputs/f
+	head -c 100M /dev/zero | tr '\0' S >"$T/large"
+	write_and_wait outputs/f wb "$T/large"
+	wait_until noted 1
+	sleep 1
+	kill_daemon
+	again
+	wait_until sh -c 'ls -A "$0" | grep -q threadfs- || [ "$(wc -c <"$0/f")" = 104857600 ]' "$host"
+	"$PYTHON" -I -S -c '
+import os
+f = os.open("outputs/f", os.O_RDWR)
+os.pwrite(f, b"P", 0)
+os.close(f)'
+	wait_for $((60 * SLOW)) noted 0
+	[ "$(head -c 2 "$host/f")" = PS ]
+	[ "$(stat -c %s "$host/f")" = 104857600 ]
+	expect_errors
+}
