@@ -139,13 +139,28 @@ static int judge(const struct posix_run *run, bool *ret_incomplete)
 	return 0;
 }
 
+/* What was asked for, however much was sent: each entry ends with its second NUL. */
+static size_t wanted(const struct list_op *o)
+{
+	const char *p = o->run.out.data, *end = p + o->run.out.len;
+
+	if (!o->max || o->run.out.len == 0)
+		return o->run.out.len;
+	for (uint64_t n = 2 * (uint64_t)o->max; n > 0 && p < end; n--) {
+		const char *nul = memchr(p, 0, (size_t)(end - p));
+
+		p = nul ? nul + 1 : end;
+	}
+	return (size_t)(p - o->run.out.data);
+}
+
 static void take_found(struct list_op *o)
 {
 	struct posix_run *run = &o->run;
 	struct entries e CLEANUP_ENTRIES = { 0 };
 	int r = 0;
 
-	r = forgive_excess(&e, entries_parse_find(&e, run->out.data, run->out.len, o->depth != 1));
+	r = forgive_excess(&e, entries_parse_find(&e, run->out.data, wanted(o), o->depth != 1));
 	/* What find says when its reader has enough is of no interest. */
 	if (o->max && e.n + e.dropped >= o->max)
 		e.truncated = true;

@@ -19,6 +19,7 @@
 #include "jsonw.h"
 #include "reply.h"
 #include "sandbox_i.h"
+#include "share.h"
 #include "sse.h"
 #include "utf8.h"
 #include "view.h"
@@ -32,6 +33,7 @@ enum {
 	PAUSE_LEAST_MS = 100,
 	PAUSE_MOST_MS = 5000,
 	ID_MAX = 64,
+	BURST_US = 1000000, /* of its share at once; others have their turns between two pieces */
 };
 
 static const char no_watch[] = "the server cannot watch files: it needs version 1.9.4 or later";
@@ -44,7 +46,12 @@ struct watch_op {
 	struct sse sse;      /* what came of it */
 	ev_timer silence;    /* of the stream */
 	ev_timer pause;      /* before the next attempt */
-	unsigned pause_ms;   /* how long it will be */
+	/* Of the loop's time, for what comes, whatever that is: when it is used up the stream is
+	 * not read, and counts as lost, until that is made up for. */
+	struct share share;
+	ev_timer breath;   /* runs until then */
+	bool was_live;     /* before */
+	unsigned pause_ms; /* how long it will be */
 	struct watch how;
 	char *path; /* normal */
 
@@ -376,11 +383,39 @@ static int on_event(void *ctx, const struct sse_event *ev)
 	return 0;
 }
 
+static void on_breath_over(struct ev_loop *ev, ev_timer *t, int revents UNUSED)
+{
+	struct watch_op *w = t->data;
+
+	w->share = (struct share){ 0 };
+	ev_timer_again(ev, &w->silence);
+	if (w->was_live)
+		tell_live(w);
+	exchange_go_on(&w->x);
+}
+
+static void charge(struct watch_op *w, int64_t began_us)
+{
+	struct ev_loop *ev = loop_ev(w->op.sb->loop);
+
+	share_pay(&w->share, began_us);
+	if (!share_is_used_up(&w->share, BURST_US))
+		return;
+	w->was_live = w->live;
+	tell_lost(w, -EOVERFLOW);
+	ev_timer_stop(ev, &w->silence);
+	ev_timer_set(&w->breath, share_pause_s(&w->share), 0.);
+	ev_timer_start(ev, &w->breath);
+}
+
 static int on_bytes(struct exchange *x, const char *bytes, size_t len)
 {
 	struct watch_op *w = CONTAINER_OF(x, struct watch_op, x);
+	int64_t began_us = clock_us();
 	int r;
 
+	if (ev_is_active(&w->breath))
+		return -EAGAIN;
 	ev_timer_again(loop_ev(w->op.sb->loop), &w->silence);
 	r = sse_feed(&w->sse, bytes, len);
 	/* Once for all of this piece: a tree of strange names must not drown the consumer. */
@@ -389,6 +424,8 @@ static int on_bytes(struct exchange *x, const char *bytes, size_t len)
 		tell_live(w);
 		w->gap = 0;
 	}
+	if (r == 0)
+		charge(w, began_us);
 	return r;
 }
 
@@ -398,6 +435,7 @@ static void on_stream_over(struct exchange *x, int err)
 	struct answer a CLEANUP_ANSWER = { 0 };
 
 	ev_timer_stop(loop_ev(w->op.sb->loop), &w->silence);
+	ev_timer_stop(loop_ev(w->op.sb->loop), &w->breath);
 	if (w->overflow) {
 		start_over(w, -EOVERFLOW);
 	} else if (!err && x->status == 200) {
@@ -475,6 +513,7 @@ static void release_watch(struct op *op)
 
 	ev_timer_stop(loop_ev(op->sb->loop), &w->silence);
 	ev_timer_stop(loop_ev(op->sb->loop), &w->pause);
+	ev_timer_stop(loop_ev(op->sb->loop), &w->breath);
 	exchange_release(&w->x);
 	sse_release(&w->sse);
 	free(w->path);
@@ -502,6 +541,8 @@ static struct watch_op *new_watch(const char *path, const struct watch *how, int
 	w->silence.data = w;
 	ev_timer_init(&w->pause, on_pause_over, 0., 0.);
 	w->pause.data = w;
+	ev_timer_init(&w->breath, on_breath_over, 0., 0.);
+	w->breath.data = w;
 	return w;
 }
 

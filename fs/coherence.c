@@ -9,12 +9,12 @@
 #include "clock.h"
 #include "lister.h"
 #include "log.h"
+#include "share.h"
 
 enum {
-	SHARE = 5,             /* a thread's events may take one part in so many of the time */
-	BURST_US = 100000,     /* and so much at once */
-	DEBT_MAX_US = 5000000, /* if the daemon was stopped meanwhile it took no hours */
-	SAY_MS = 60000,        /* for the log */
+	BURST_US = 100000,  /* of its share at once */
+	SAY_MS = 60000,     /* for the log */
+	PREFETCH_MS = 5000, /* a sandbox may say over and over that it has lost something */
 };
 
 struct coherence {
@@ -27,14 +27,14 @@ struct coherence {
 	int refused;        /* why; 0: it is not known that it cannot */
 	struct watcher *watchers;
 	/*
-	 * What its events took of the loop's time beyond their share, by the clock: where the loop
-	 * has little of the processor it would never use up a share of that. A sandbox that knows
-	 * what costs most would hold up all others; past the burst nothing is kept for longer than
-	 * without a watch, and events are only handed on, until that is made up for.
+	 * Of the loop's time, for what its events mean. A sandbox that knows what costs most would
+	 * hold up all others; when it is used up nothing is kept for longer than without a
+	 * watch, and events are only handed on, until that is made up for.
 	 */
-	int64_t debt_us, debt_as_of_us;
-	ev_timer flood;  /* runs until then */
-	int64_t said_ms; /* when the log was told of one; 0: never */
+	struct share share;
+	ev_timer flood;        /* runs until then */
+	int64_t said_ms;       /* when the log was told of one; 0: never */
+	int64_t prefetched_ms; /* from this sandbox; 0: never */
 };
 
 /* ---- what it says ---- */
@@ -48,18 +48,9 @@ static void on_flood_over(struct ev_loop *ev UNUSED, ev_timer *w, int revents UN
 {
 	struct coherence *c = w->data;
 
-	c->debt_us = 0;
+	c->share = (struct share){ 0 };
 	if (c->live)
 		cache_live(c->thread);
-}
-
-static void pay(struct coherence *c, int64_t took_us)
-{
-	int64_t now = clock_us();
-
-	c->debt_us = MAX(c->debt_us - (now - c->debt_as_of_us) / SHARE, 0) + took_us;
-	c->debt_us = MIN(c->debt_us, DEBT_MAX_US);
-	c->debt_as_of_us = now;
 }
 
 static void say_flooded(struct coherence *c)
@@ -78,15 +69,15 @@ static void charge(struct coherence *c, int64_t began_us)
 {
 	struct thread *t = c->thread;
 
-	pay(c, clock_us() - began_us);
-	if (c->debt_us <= BURST_US || is_flooded(c))
+	share_pay(&c->share, began_us);
+	if (!share_is_used_up(&c->share, BURST_US) || is_flooded(c))
 		return;
 	t->fs->totals.floods++;
 	say_flooded(c);
 	began_us = clock_us();
 	cache_lost(t);
-	pay(c, clock_us() - began_us);
-	ev_timer_set(&c->flood, (double)c->debt_us * SHARE / 1e6, 0.);
+	share_pay(&c->share, began_us);
+	ev_timer_set(&c->flood, share_pause_s(&c->share), 0.);
 	ev_timer_start(t->fs->ev, &c->flood);
 }
 
@@ -101,6 +92,9 @@ static void on_live(void *ctx)
 	if (is_flooded(c))
 		return;
 	cache_live(c->thread);
+	if (c->prefetched_ms && clock_ms() - c->prefetched_ms < PREFETCH_MS)
+		return;
+	c->prefetched_ms = clock_ms();
 	lister_prefetch(c->thread);
 }
 
@@ -162,6 +156,7 @@ static void on_event(void *ctx, const struct watch_event *ev)
 static void forget_sandbox(struct coherence *c)
 {
 	c->refused = 0;
+	c->prefetched_ms = 0;
 	if (c->sb)
 		sandbox_put(STEAL(c->sb));
 }

@@ -34,7 +34,7 @@ static void done(struct remote *r, int err)
 	struct litter *l = CONTAINER_OF(r, struct litter, r);
 	struct thread *t = r->thread;
 
-	if (err == 0)
+	if (err == 0 && thread_may_log(t))
 		thread_info(t, "removed a file of an upload that was broken off");
 	t->fs->litter_removals--;
 	free(l->path);

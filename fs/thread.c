@@ -245,7 +245,7 @@ void thread_void_caches(struct thread *t)
 }
 
 /* A sandbox that fails in ever other ways must not fill the disk with it. */
-static bool may_log(struct thread *t)
+bool thread_may_log(struct thread *t)
 {
 	int64_t now = clock_ms();
 
@@ -263,7 +263,7 @@ static bool may_log(struct thread *t)
 
 void thread_failed(struct thread *t, const char *what, int err, const char *message)
 {
-	if (err != t->last_error && may_log(t))
+	if (err != t->last_error && thread_may_log(t))
 		thread_warn(t, "%s: %s%s%s", what, strerrordesc_np(-err) ?: "error",
 			    message ? ": " : "", message ?: "");
 	free(t->last_message);

@@ -116,6 +116,8 @@ void thread_unlease(struct thread *t);
 
 /* Everything cached of the sandbox is void, in the kernel too. */
 void thread_void_caches(struct thread *t);
+/* Whether its share of the log is not used up; counts one more line. */
+bool thread_may_log(struct thread *t);
 /* Remembers a failure for status; logs it once. message may be NULL. */
 void thread_failed(struct thread *t, const char *what, int err, const char *message);
 /* Its sandbox was given up on purpose: that it could not be reached until now is no failure that

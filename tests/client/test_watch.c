@@ -616,6 +616,37 @@ static void test_watch_reports_bad_events_as_lost(void **state)
 	assert_watchers(f, 0);
 }
 
+static bool was_lost_by(const struct diary *d, long err, const char *name UNUSED)
+{
+	return d->lost_error == err;
+}
+
+/* Events without a pause, which say nothing but have to be looked at: it is let wait. */
+static void test_watch_has_a_share_of_the_time(void **state)
+{
+	struct fixture *f = *state;
+	struct diary *d;
+	unsigned live;
+
+	rogue_add(f->rogue,
+		  &(struct rogue_rule){ .method = "GET",
+					.path = streams,
+					.times = 1,
+					.action = ROGUE_ANSWER,
+					.reply = { .headers = SSE_HEADERS,
+						   .body = "event: watch_started\ndata: {}\n\n",
+						   .unit = "event: file_change\ndata: x\n\n",
+						   .units = ROGUE_FOREVER } });
+	d = begin(f->sb, f->dir);
+	assert_true(wait_until(d, was_lost_by, -EOVERFLOW, NULL));
+	live = SEEN(d, live);
+	usleep(500000);
+	assert_int_equal(SEEN(d, live), live);
+	assert_true(wait_until(d, was_live, (long)live + 1, NULL));
+	cancel(d);
+	assert_watchers(f, 0);
+}
+
 /* Garbage instead of a stream, or one without end: tried again, later and later. */
 static void test_watch_outlives_garbage(void **state)
 {
@@ -946,6 +977,7 @@ int main(void)
 		FIXTURE_TEST(test_watch_survives_a_restart_of_the_server),
 		FIXTURE_TEST(test_watch_reports_an_overflow),
 		FIXTURE_TEST(test_watch_reports_bad_events_as_lost),
+		FIXTURE_TEST(test_watch_has_a_share_of_the_time),
 		FIXTURE_TEST(test_watch_outlives_garbage),
 		FIXTURE_TEST(test_watch_waits_for_a_server_that_is_not_there_yet),
 		FIXTURE_TEST(test_watch_refused),

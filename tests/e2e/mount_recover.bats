@@ -690,23 +690,28 @@ both_are_there() {
 }
 
 @test "a file is changed while what a killed daemon left for it is on its way: neither is lost" {
-	local host=$DATA/users/default/threads/demo/user-data/outputs
+	local host=$DATA/users/default/threads/demo/user-data/outputs server
 
+	server=$(server)
 	echo old >outputs/f
-	head -c 100M /dev/zero | tr '\0' S >"$T/large"
+	head -c 300M /dev/zero | tr '\0' S >"$T/large"
 	write_and_wait outputs/f wb "$T/large"
 	wait_until noted 1
 	sleep 1
 	kill_daemon
-	again
-	wait_until sh -c 'ls -A "$0" | grep -q threadfs- || [ "$(wc -c <"$0/f")" = 104857600 ]' "$host"
-	"$PYTHON" -I -S -c '
-import os
-f = os.open("outputs/f", os.O_RDWR)
+	kill -STOP "$server" # both are to begin at the same time
+	mount_start -o timeout=60
+	wait_until jq -e '.recovery[0].state == "uploading"' "$M/.ctl/status.json"
+	spawn "$PYTHON" -I -S -c '
+import os, sys
+f = os.open(sys.argv[1] + "/threads/demo/outputs/f", os.O_RDWR)
 os.pwrite(f, b"P", 0)
-os.close(f)'
+os.close(f)' "$M"
+	sleep 0.5
+	kill -CONT "$server"
+	wait "$SPAWN_PID"
 	wait_for $((60 * SLOW)) noted 0
 	[ "$(head -c 2 "$host/f")" = PS ]
-	[ "$(stat -c %s "$host/f")" = 104857600 ]
+	[ "$(stat -c %s "$host/f")" = 314572800 ]
 	expect_errors
 }
