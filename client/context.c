@@ -184,13 +184,26 @@ static void probe_next(struct context_op *o)
 	exchange_start(&o->x);
 }
 
+/* Something else answers at that address; what it says, a page perhaps, is of no use. */
+static char *stranger(const struct exchange *x)
+{
+	char *words = NULL;
+
+	if (asprintf(&words, "what answers there is no AIO sandbox (GET %s: HTTP %d)", description,
+		     (int)x->status) < 0)
+		return NULL;
+	return words;
+}
+
 static void on_described(struct exchange *x, int err)
 {
 	struct context_op *o = CONTAINER_OF(x, struct context_op, x);
 	struct answer a CLEANUP_ANSWER = { 0 };
 
 	err = reply_decode(&a, x, err) ?: read_description(&a, &o->info);
-	if (err)
+	if (err && (a.no_route || (err == -EBADMSG && x->status == 200)))
+		op_finish_with(&o->op, err, stranger(x));
+	else if (err)
 		op_finish_with(&o->op, err, STEAL(a.message));
 	else
 		probe_next(o);

@@ -178,6 +178,30 @@ static void test_context_fails_with_an_errno(void **state)
 	}
 }
 
+/* A web server, say. Its pages are not for people who want to mount a sandbox. */
+static void test_context_of_something_else(void **state)
+{
+	static const struct {
+		int status, want;
+	} rows[] = { { 404, -EOPNOTSUPP }, { 200, -EBADMSG } };
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct sandbox_info info = { 0 };
+		struct call call;
+
+		rogue_clear(f->rogue);
+		rogue_answer(f->rogue, "GET", description, rows[i].status, "<html><body>hello");
+		call_init(&call, 30000);
+		sandbox_context(f->sb, &call, &info);
+		assert_int_equal(call_wait(&call), rows[i].want);
+		assert_non_null(call.message);
+		assert_non_null(strstr(call.message, "no AIO sandbox (GET /v1/sandbox: HTTP "));
+		assert_null(strstr(call.message, "html"));
+		call_release(&call);
+	}
+}
+
 static void test_context_fails_when_a_probe_is_cut_off(void **state)
 {
 	struct fixture *f = *state;
@@ -408,6 +432,7 @@ int main(void)
 		FIXTURE_TEST(test_context_does_without_what_the_oldest_servers_leave_out),
 		FIXTURE_TEST(test_context_drops_words_that_are_not_printable),
 		FIXTURE_TEST(test_context_fails_with_an_errno),
+		FIXTURE_TEST(test_context_of_something_else),
 		FIXTURE_TEST(test_context_fails_when_a_probe_is_cut_off),
 		FIXTURE_TEST(test_ping_asks_each_time),
 		FIXTURE_TEST(test_wait_for_sandbox_ready_retries_request_errors),
