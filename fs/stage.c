@@ -387,18 +387,23 @@ int stage_truncate(struct stage *s, uint64_t size)
 
 /* ---- reading ---- */
 
-/* Whether all of it is in the spool. */
-static bool is_ready(const struct stage *s, uint64_t start, uint64_t end)
-{
-	return !s->appending && !s->base_old &&
-	       extents_cover(&s->written, MAX(start, s->filled), MIN(end, s->base_len));
-}
-
 static uint64_t end_of(const struct stage *s, const struct read_op *op)
 {
 	uint64_t size = stage_size(s);
 
 	return op->offset >= size ? op->offset : op->offset + MIN(op->size, size - op->offset);
+}
+
+/* Whether all of it is in the spool. An old base says nothing, nor where it ends. */
+static bool is_ready(const struct stage *s, const struct read_op *op)
+{
+	uint64_t start = op->offset, end = end_of(s, op);
+
+	if (s->appending)
+		return false;
+	if (s->base_old)
+		return extents_cover(&s->written, start, start + op->size);
+	return extents_cover(&s->written, MAX(start, s->filled), MIN(end, s->base_len));
 }
 
 static void answer(struct stage *s, struct read_op *op)
@@ -426,7 +431,7 @@ static void serve(struct stage *s)
 
 again:
 	DL_FOREACH_SAFE (s->reads, op, next) {
-		if (!is_ready(s, op->offset, end_of(s, op)))
+		if (!is_ready(s, op))
 			continue;
 		DL_DELETE(s->reads, op);
 		answer(s, op);
@@ -465,7 +470,7 @@ void stage_fail_reads(struct stage *s, int err)
 void stage_read(struct stage *s, struct read_op *op)
 {
 	stage_enter(s);
-	if (is_ready(s, op->offset, end_of(s, op))) {
+	if (is_ready(s, op)) {
 		answer(s, op);
 	} else if (s->stale || (s->appending && s->orphan)) {
 		op->done(op, -ESTALE, NULL, 0);

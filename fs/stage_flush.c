@@ -165,31 +165,30 @@ static void give_up(struct stage *s)
 /*
  * An upload failed, nobody waits for it any more, and time has passed: the sandbox may have
  * written to the file since. So it is salvage's now, which looks first and never writes over
- * what it does not know. False: it cannot be.
+ * what it does not know. If it cannot be just now it rests on.
  */
-static bool hand_over(struct stage *s)
+static void hand_over(struct stage *s)
 {
 	struct node *n = s->n;
 
 	if (!s->abandoned || !s->last_error || n->writers > 0 || s->waiters || s->delivery ||
 	    s->sent >= s->content || s->append_error || !s->fs->staging || s->fs->ending ||
 	    stage_note_now(s) < 0 || s->partly)
-		return false;
+		return;
 	/* Otherwise it would take what we confirmed ourselves for others' work. */
 	if (s->look && !s->sought) {
 		s->sought = true;
 		rest(s);
-		return true;
+		return;
 	}
 	if (s->held || s->reads || s->keepers || !file_let_stage_go(n)) {
 		rest(s);
-		return true;
+		return;
 	}
 	(void)staging_shelve(s); /* all that it could say against that has just been asked */
 	s->abandoned = false;
 	give_up(s);
 	node_unref(n);
-	return true;
 }
 
 static void on_retry(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
@@ -199,8 +198,8 @@ static void on_retry(struct ev_loop *ev UNUSED, ev_timer *w, int revents UNUSED)
 	stage_enter(s);
 	ev_timer_stop(s->fs->ev, w);
 	s->n->thread->resting--;
-	if (!hand_over(s))
-		stage_pump(s);
+	hand_over(s);
+	stage_pump(s);
 	stage_leave(s);
 }
 
@@ -218,8 +217,8 @@ void stage_wake(struct stage *s)
 		return;
 	stage_enter(s);
 	stop_resting(s);
-	if (!hand_over(s))
-		stage_pump(s);
+	hand_over(s);
+	stage_pump(s);
 	stage_leave(s);
 }
 
