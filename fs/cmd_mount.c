@@ -38,7 +38,7 @@ static int check_mountpoint(const struct options *o, struct buf *why)
 		return -ENOTDIR;
 	}
 	if (mounts_is_ours(o->mountpoint)) {
-		buf_printf(why, "%s is busy: threadfs is already mounted there", o->mountpoint);
+		mount_say_busy(o->mountpoint, why);
 		return -EBUSY;
 	}
 	return 0;

@@ -64,15 +64,16 @@ static int open_place(const char *mountpoint)
 
 /*
  * A mount that follows another at the same place may have the same device number: a guardian that
- * is late would take the new one away. So each locks the place, and the next mount waits for that.
- * Returns -1 where that cannot be.
+ * is late would take the new one away. So each locks the place, and the next mount waits for that;
+ * of two that are begun at one time the second does so until it sees the first. Returns -1 where
+ * that cannot be.
  */
 static int lock_place(const char *mountpoint)
 {
 	int fd = open_place(mountpoint);
 
 	for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
-		if (errno != EWOULDBLOCK || i == 2 * LOOKS) {
+		if (errno != EWOULDBLOCK || i == 2 * LOOKS || mounts_is_ours(mountpoint)) {
 			close(fd);
 			return -1;
 		}
@@ -119,12 +120,14 @@ static int spawn_guardian(const char *mountpoint, int fd, int lock, pid_t *ret_p
 	return r;
 }
 
-void guardian_begin(struct guardian *g, const char *mountpoint)
+int guardian_begin(struct guardian *g, const char *mountpoint)
 {
 	int lock CLEANUP_FD = lock_place(mountpoint); /* the guardian has it from then on */
 	int fds[2], r;
 
 	*g = (struct guardian){ .fd = -1 };
+	if (mounts_is_ours(mountpoint)) /* by now: nobody else mounts while we have the place */
+		return -EBUSY;
 	r = pipe2(fds, O_CLOEXEC) < 0 ? -errno : 0;
 	if (r == 0) {
 		r = spawn_guardian(mountpoint, fds[0], lock, &g->pid);
@@ -138,6 +141,7 @@ void guardian_begin(struct guardian *g, const char *mountpoint)
 		log_warn("without a guardian: %s; if this daemon is killed the mountpoint stays "
 			 "until the next mount or unmount",
 			 strerrordesc_np(-r));
+	return 0;
 }
 
 void guardian_watch(struct guardian *g, dev_t dev)

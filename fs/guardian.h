@@ -18,9 +18,12 @@ struct guardian {
 	pid_t pid;
 };
 
-/* Before it is mounted. Waits for the guardian of a mount that was there before. As well as it
- * goes: without one the mountpoint is freed by the next mount or unmount, that is all. Logs why. */
-void guardian_begin(struct guardian *g, const char *mountpoint);
+/*
+ * Before it is mounted. Waits for the guardian of a mount that was there before. -EBUSY: a mount of
+ * ours is there, also one that was begun at the same time. Else 0, as well as it goes: without a
+ * guardian the mountpoint is freed by the next mount or unmount, that is all. Logs why.
+ */
+int guardian_begin(struct guardian *g, const char *mountpoint) MUST_CHECK;
 /* It is mounted: that one, and no other at the same place. */
 void guardian_watch(struct guardian *g, dev_t dev);
 /* The mount is gone or will be: waits until the guardian has ended. Harmless without one. */

@@ -221,6 +221,11 @@ static void notify_on_loop(void *ctx)
 		salvage_begin(&c->m->fs);
 }
 
+void mount_say_busy(const char *mountpoint, struct buf *why)
+{
+	buf_printf(why, "%s is busy: threadfs is already mounted there", mountpoint);
+}
+
 int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 {
 	struct mount *m = calloc(1, sizeof(*m));
@@ -251,9 +256,12 @@ int mount_start(const struct options *o, struct mount **ret, struct buf *why)
 		r = try_given(m, why);
 	if (r == 0) {
 		know_threads(m);
-		guardian_begin(&m->guardian, o->mountpoint);
-		r = session_open(&m->fs, on_ended, m, why);
+		r = guardian_begin(&m->guardian, o->mountpoint);
+		if (r == -EBUSY)
+			mount_say_busy(o->mountpoint, why);
 	}
+	if (r == 0)
+		r = session_open(&m->fs, on_ended, m, why);
 	/* The kernel's first request is answered when this is. */
 	if (r == 0 && stat(o->mountpoint, &st) < 0) {
 		r = -errno;

@@ -14,6 +14,8 @@ struct mount;
  * outlive it.
  */
 int mount_start(const struct options *o, struct mount **ret, struct buf *why) MUST_CHECK;
+/* Why nothing can be mounted where a mount of ours is. */
+void mount_say_busy(const char *mountpoint, struct buf *why);
 /* Readable once the mount has ended by itself: somebody unmounted it. */
 int mount_fd(const struct mount *m);
 /*

@@ -118,6 +118,42 @@ opts() {
 	[ "$(grep -c " $M " /proc/self/mountinfo)" = 1 ]
 }
 
+# said_busy FILE…: one of the mounts that wrote there was told.
+said_busy() {
+	[ "$(cat "$@" | grep -cxF "threadfs: $M is busy: threadfs is already mounted there")" = 1 ]
+}
+
+@test "of two mounts at the same moment one is there, and the other is told" {
+	local first how rc
+
+	for how in '' -f; do # the other is a daemon
+		mount_prepare_
+		: >"$LOG" # what -f says goes there
+		"$THREADFS" mount ${how:+"$how"} "${MOUNT_ARGS[@]}" >"$T/first" 2>&1 </dev/null 3>&- &
+		first=$!
+		rc=0
+		"$THREADFS" mount "${MOUNT_ARGS[@]}" >"$T/second" 2>&1 </dev/null 3>&- || rc=$?
+		wait_until said_busy "$T/first" "$T/second" "$LOG"
+		wait_until is_mounted "$M"
+		stat "$M/README"
+		[ "$(grep -c " $M " /proc/self/mountinfo)" = 1 ]
+		if said_busy "$T/second"; then
+			[ "$rc" = 1 ]
+		else
+			[ "$rc" = 0 ]
+			rc=0
+			wait "$first" || rc=$?
+			[ "$rc" = 1 ]
+			first=
+		fi
+		"$THREADFS" unmount "$M"
+		not_mounted "$M"
+		[ -z "$first" ] || wait "$first"
+	done
+	MOUNT_PID=
+	mount_ended
+}
+
 @test "data and cache directories that cannot be used" {
 	: >"$T/file"
 	refused 1 "*$T/file/cache*" mount -o "data=$T/data,cache=$T/file/cache" "$M"
