@@ -10,9 +10,11 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "io.h"
 #include "log.h"
 #include "mounts.h"
 #include "ops.h"
@@ -20,6 +22,8 @@
 
 /* So many requests at a time before timers and sockets have their turn. */
 enum { REQUESTS_PER_TURN = 64 };
+
+enum { HEARD_MAX = 64 * KIB }; /* of fusermount3, at a mount */
 
 struct session {
 	ev_io io;
@@ -109,8 +113,55 @@ static void mount_options(const struct options *o, struct buf *to)
 		buf_puts(to, ",allow_other");
 }
 
-/* libfuse says on stderr why it could not mount: that is for the log; this for people. */
-static void explain(const struct options *o, struct buf *why)
+/* The last line of what fusermount3 said, among what others did; NULL: none. */
+static char *last_word(const struct buf *heard)
+{
+	static const char its[] = "fusermount3: ";
+	const char *last = NULL;
+
+	for (const char *line = heard->data ?: ""; *line; line += strspn(line, "\n")) {
+		if (strncmp(line, its, strlen(its)) == 0)
+			last = line;
+		line += strcspn(line, "\n");
+	}
+	return last ? strndup(last, strcspn(last, "\n")) : NULL;
+}
+
+/* It may be the log, too: whatever is heard is handed on. */
+static char *hand_on(int from)
+{
+	struct buf heard CLEANUP_BUF = BUF_INIT(HEARD_MAX);
+	char piece[512];
+	ssize_t n;
+
+	while ((n = pread_all(from, piece, sizeof(piece), heard.len)) > 0 && !heard.error)
+		buf_append(&heard, piece, (size_t)n);
+	(void)!write_all(STDERR_FILENO, heard.data, heard.len);
+	return last_word(&heard);
+}
+
+/*
+ * fusermount3 says on our stderr why it cannot mount, and libfuse nothing. ret_said: that, for the
+ * caller to free, or NULL. In a file, as nobody would read a pipe meanwhile.
+ */
+static int mount_listening(struct fs *fs, char **ret_said)
+{
+	int ears CLEANUP_FD = memfd_create("fusermount3", MFD_CLOEXEC);
+	int before CLEANUP_FD = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	bool listens = ears >= 0 && before >= 0 && dup2(ears, STDERR_FILENO) >= 0;
+	int r = fuse_session_mount(fs->se, fs->opt->mountpoint), err = errno;
+
+	if (listens) {
+		dup2(before, STDERR_FILENO);
+		*ret_said = hand_on(ears);
+	}
+	errno = err;
+	return r;
+}
+
+/* What libfuse and fusermount3 say is for the log; this for people, and what they may need of that.
+ */
+static void explain(const struct options *o, const char *said, struct buf *why)
 {
 	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 
@@ -126,16 +177,20 @@ static void explain(const struct options *o, struct buf *why)
 			   "cannot mount at %s: allow_other needs the line "
 			   "'user_allow_other' in /etc/fuse.conf",
 			   o->mountpoint);
-	} else if (geteuid() != 0) {
+	} else if (geteuid() != 0 && !said) {
 		buf_printf(
 			why,
 			"cannot mount at %s: is the directory yours, and is fusermount3 (package "
 			"fuse3) installed?",
 			o->mountpoint);
+	} else if (geteuid() != 0) {
+		buf_printf(why, "cannot mount at %s", o->mountpoint);
 	} else {
 		buf_printf(why, "cannot mount at %s: %s", o->mountpoint,
 			   errno ? strerrordesc_np(errno) : "no permission");
 	}
+	if (said)
+		buf_printf(why, ": %s", said);
 	if (fd >= 0)
 		close(fd);
 }
@@ -176,6 +231,7 @@ int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf 
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct buf options CLEANUP_BUF = BUF_INIT(0);
 	struct session *s = calloc(1, sizeof(*s));
+	char *said CLEANUP_FREE = NULL;
 	int fd;
 
 	mount_options(fs->opt, &options);
@@ -189,8 +245,8 @@ int session_open(struct fs *fs, void (*ended)(void *ctx), void *ctx, struct buf 
 	}
 	fs->se = fuse_session_new(&args, &fs_ops, sizeof(fs_ops), fs);
 	fuse_opt_free_args(&args);
-	if (!fs->se || fuse_session_mount(fs->se, fs->opt->mountpoint) != 0) {
-		explain(fs->opt, why);
+	if (!fs->se || mount_listening(fs, &said) != 0) {
+		explain(fs->opt, said, why);
 		if (fs->se)
 			fuse_session_destroy(STEAL(fs->se));
 		free(s);

@@ -230,7 +230,7 @@ dead_body() {
 	run as_user "$THREADFS" mount -o "data=$T/data,cache=$T/cache" "$T/theirs"
 	[ "$status" = 1 ]
 	[ "${#lines[@]}" = 1 ]
-	[[ $output == *"$T/theirs"* ]]
+	[[ $output == *"$T/theirs"*"fusermount3: user has no write access to mountpoint"* ]]
 	not_mounted "$T/theirs"
 	if ! grep -qs '^user_allow_other' /etc/fuse.conf; then
 		run as_user "$THREADFS" mount -o "data=$T/data,cache=$T/cache,allow_other" "$T/m"
@@ -239,6 +239,16 @@ dead_body() {
 		[[ $output == *allow_other* ]]
 		not_mounted "$T/m"
 	fi
+	# one whom the system has no name for: fusermount3 says it
+	mkdir "$T/nameless"
+	chown 54321:54321 "$T/nameless"
+	refute getent passwd 54321
+	run as 54321 env HOME="$T/nameless" "$THREADFS" mount \
+		-o "data=$T/nameless/data,cache=$T/nameless/cache" "$T/nameless"
+	[ "$status" = 1 ]
+	[ "${#lines[@]}" = 1 ]
+	[[ $output == "threadfs: cannot mount at $T/nameless: fusermount3: could not determine username" ]]
+	not_mounted "$T/nameless"
 	# somebody else's mount
 	mount_as_user
 	run as 65533 "$THREADFS" unmount "$M"
