@@ -15,7 +15,7 @@
 #include "staging.h"
 #include "unmount.h"
 
-enum { END_MS = 90000, BUSY_TRIES = 10, BUSY_PAUSE_MS = 100 };
+enum { SILENT_MS = 3000, END_MS = 90000, BUSY_TRIES = 10, BUSY_PAUSE_MS = 100 };
 
 /* ---- what stays ---- */
 
@@ -98,7 +98,20 @@ static int try_unmount(const struct mount_entry *mount, bool lazy, struct buf *w
 	return r;
 }
 
-static int unmount_and_wait(const struct mount_entry *mount, bool lazy, struct buf *words)
+/* Whoever waits for long is told what for. */
+static int wait_for_end(const char *mountpoint, int daemon)
+{
+	int r = presence_wait(daemon, SILENT_MS);
+
+	if (r != -ETIMEDOUT)
+		return r;
+	cmd_note("'%s' is unmounted; waiting for its daemon to end (uploads may be under way)…",
+		 mountpoint);
+	return presence_wait(daemon, END_MS - SILENT_MS);
+}
+
+static int unmount_and_wait(const char *mountpoint, const struct mount_entry *mount, bool lazy,
+			    struct buf *words)
 {
 	int daemon CLEANUP_FD = presence_open(mount->dev);
 	int r = try_unmount(mount, lazy, words);
@@ -106,7 +119,7 @@ static int unmount_and_wait(const struct mount_entry *mount, bool lazy, struct b
 	/* It uploads what is left and stops its sandboxes; in use or lazily, that may be a while.
 	 */
 	if (r == 0 && daemon >= 0 && !lazy)
-		r = presence_wait(daemon, END_MS);
+		r = wait_for_end(mountpoint, daemon);
 	return r;
 }
 
@@ -131,7 +144,7 @@ int cmd_unmount(const char *mountpoint, bool lazy)
 				mount->type);
 	if (!lazy) /* lazily nobody waits for what is to be told */
 		ask_mount(&kept, mount->point);
-	r = unmount_and_wait(mount, lazy, &words);
+	r = unmount_and_wait(mountpoint, mount, lazy, &words);
 	if (r == -EBUSY)
 		return cmd_fail("'%s' is busy: fuser -vm '%s' shows who uses it; with -l it goes "
 				"when they are done",

@@ -323,6 +323,26 @@ time.sleep(1000)' >"$T/port" 3>&- &
 	mount_ended
 }
 
+@test "who waits for the end of a daemon is told" {
+	local pid unmounter
+
+	mount_detached
+	pid=$(jq .pid "$M/.ctl/status.json")
+	kill -STOP "$pid"
+	"$THREADFS" unmount "$M" >"$T/said" 2>&1 3>&- &
+	unmounter=$!
+	SPAWNED+=("$unmounter")
+	if ! wait_until grep -q 'is unmounted; waiting for its daemon to end' "$T/said"; then
+		kill -CONT "$pid"
+		return 1
+	fi
+	not_mounted "$M"
+	kill -CONT "$pid"
+	wait "$unmounter"
+	[ "$(wc -l <"$T/said")" = 1 ]
+	mount_ended
+}
+
 @test "unmount and status of what is not ours" {
 	refused 1 "*$M*nothing is mounted*" unmount "$M"
 	refused 1 "*/proc*not of threadfs*" unmount /proc
