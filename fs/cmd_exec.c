@@ -404,7 +404,9 @@ static int outcome(const struct run *r, int error, int write_error)
 	if (strcmp(state, "done") == 0)
 		return complain(EXIT_LOST, "the output is incomplete: %s", strerror(error ?: EIO));
 	if (strncmp(state, "running", strlen("running")) == 0)
-		return complain(EXIT_LOST, "the sandbox does not answer (%s); .ctl/%s goes on",
+		return complain(EXIT_LOST,
+				"the sandbox does not answer (%s): what became of the command is "
+				"not known; .ctl/%s/status will tell",
 				strerror(error ?: EIO), r->name);
 	return complain(EXIT_LOST, "the command was lost: %s", strerror(error ?: EIO));
 }

@@ -502,6 +502,24 @@ piped() {
 	wait_until runs_not "$MARK\$"
 }
 
+@test "threadfs exec: a sandbox that dies: where the command's fate will be told" {
+	local job words="the sandbox does not answer ([^)]*): what became of the command is not known"
+	local rc=0
+
+	mark
+	spawn "$THREADFS" exec . -- sleep "$MARK" </dev/null >"$T/said" 2>&1
+	wait_until pgrep -xf "sleep $MARK" # not threadfs exec itself
+	kill_sandbox "$(jq .pid .ctl/status.json)"
+	wait_for $((30 * SLOW)) pid_gone "$SPAWN_PID"
+	wait "$SPAWN_PID" || rc=$?
+	[ "$rc" = 255 ]
+	job=$(sed -n "s|^threadfs: $words; \\.ctl/\\(jobs/[0-9]*\\)/status will tell\$|\\1|p" "$T/said")
+	[ -n "$job" ]
+	sandbox true # in another one
+	wait_until holds ".ctl/$job/status" lost
+	expect_errors
+}
+
 @test "threadfs exec: what is not in a thread, and other mistakes" {
 	local path
 
