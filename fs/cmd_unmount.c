@@ -123,6 +123,23 @@ static int unmount_and_wait(const char *mountpoint, const struct mount_entry *mo
 	return r;
 }
 
+/* fuser(1) shows nobody where another mount is what keeps it. */
+static int fail_busy(const char *mountpoint, const struct mount_entry *mount)
+{
+	struct mounts m CLEANUP_MOUNTS = { 0 };
+	const struct mount_entry *inside = NULL;
+
+	if (mounts_read(&m) == 0)
+		inside = mounts_below(&m, mount->point);
+	if (inside)
+		return cmd_fail("'%s' is busy: something is mounted in it, at '%s', which has to "
+				"be unmounted first",
+				mountpoint, inside->point);
+	return cmd_fail("'%s' is busy: fuser -vm '%s' shows who uses it; with -l it goes "
+			"when they are done",
+			mountpoint, mount->point);
+}
+
 int cmd_unmount(const char *mountpoint, bool lazy)
 {
 	struct buf words CLEANUP_BUF = BUF_INIT(UNMOUNT_WORDS);
@@ -146,9 +163,7 @@ int cmd_unmount(const char *mountpoint, bool lazy)
 		ask_mount(&kept, mount->point);
 	r = unmount_and_wait(mountpoint, mount, lazy, &words);
 	if (r == -EBUSY)
-		return cmd_fail("'%s' is busy: fuser -vm '%s' shows who uses it; with -l it goes "
-				"when they are done",
-				mountpoint, mount->point);
+		return fail_busy(mountpoint, mount);
 	if (r == -ETIMEDOUT)
 		return cmd_fail("'%s' is unmounted, but its daemon has not ended yet", mountpoint);
 	if (r < 0)

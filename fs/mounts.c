@@ -186,6 +186,14 @@ const struct mount_entry *mounts_around(const struct mounts *m, const char *path
 	return best;
 }
 
+const struct mount_entry *mounts_below(const struct mounts *m, const char *path)
+{
+	for (size_t i = m->count; i > 0; i--)
+		if (lies_in(m->list[i - 1].point, path) && strcmp(m->list[i - 1].point, path) != 0)
+			return &m->list[i - 1];
+	return NULL;
+}
+
 bool mounts_is_ours(const char *path)
 {
 	struct mounts m CLEANUP_MOUNTS = { 0 };

@@ -37,6 +37,8 @@ bool mounts_parse_line(char *line, struct mount_entry *ret);
 const struct mount_entry *mounts_at(const struct mounts *m, const char *path);
 /* The mount that an absolute path without links lies in; NULL if there is none. */
 const struct mount_entry *mounts_around(const struct mounts *m, const char *path);
+/* The last mounted of those below an absolute path, not at it; NULL: none. */
+const struct mount_entry *mounts_below(const struct mounts *m, const char *path);
 const struct mount_entry *mounts_by_id(const struct mounts *m, int id);
 /*
  * One of ours by its device, wherever it is by now; after: the one that was found before, or NULL.

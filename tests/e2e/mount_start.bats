@@ -323,6 +323,19 @@ time.sleep(1000)' >"$T/port" 3>&- &
 	mount_ended
 }
 
+@test "a mount inside is named by who cannot unmount" {
+	mount_start
+	thread
+	cd /
+	mount -t tmpfs none "$W/outputs" || skip "needs root to mount another"
+	run "$THREADFS" unmount "$M"
+	umount "$W/outputs"
+	[ "$status" = 1 ]
+	[ "$output" = "threadfs: '$M' is busy: something is mounted in it, at '$W/outputs', which has to be unmounted first" ]
+	"$THREADFS" unmount "$M"
+	mount_ended
+}
+
 @test "who waits for the end of a daemon is told" {
 	local pid unmounter
 

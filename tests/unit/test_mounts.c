@@ -92,6 +92,10 @@ static void test_finding(void **state UNUSED)
 	assert_int_equal(mounts_around(&m, "/srv/agents/threads/b")->id, 3);
 	assert_int_equal(mounts_around(&m, "/srv/agents/threads/a/x/y")->id, 4);
 	assert_null(mounts_around(&m, "relative"));
+	assert_int_equal(mounts_below(&m, "/srv/agents")->id, 4);
+	assert_int_equal(mounts_below(&m, "/")->id, 4);
+	assert_null(mounts_below(&m, "/srv/agents/threads/ab"));
+	assert_null(mounts_below(&m, list[3].point));
 	assert_ptr_equal(mounts_by_id(&m, 4), &list[3]);
 	assert_null(mounts_by_id(&m, 5));
 	m.count = 0;
