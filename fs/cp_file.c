@@ -121,14 +121,16 @@ static int open_part(struct copy *c)
 
 	if (out < 0 && errno == EEXIST) {
 		out = open(c->part, flags | O_NONBLOCK); /* not to wait for who reads a pipe */
-		if (out >= 0 && (fstat(out, &st) < 0 || !S_ISREG(st.st_mode) ||
-				 st.st_uid != geteuid() || st.st_nlink != 1)) {
+		if (out < 0)
+			return complain(c, c->part, NULL, -errno); /* which is in the way */
+		if (fstat(out, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+		    st.st_nlink != 1) {
 			close(out);
 			return complain(c, c->part, "it is there, and not a file of yours alone",
 					0);
 		}
 	}
-	return out < 0 ? complain(c, c->part, NULL, -errno) : out;
+	return out < 0 ? complain(c, c->to, NULL, -errno) : out;
 }
 
 /* In one file. On this machine it goes on at the end of what is there. */
@@ -148,7 +150,7 @@ static int copy_part(struct copy *c)
 	} else if (ftruncate(out, 0) < 0) {
 		r = -errno;
 		close(out);
-		return complain(c, c->part, NULL, r);
+		return complain(c, c->to, NULL, r);
 	}
 	r = copy_bytes(c, out, size - c->p->kept);
 	if (r == 0 && fsync(out) < 0)
@@ -265,7 +267,7 @@ static int compare(const struct copy *c, const char *other, char sum[CP_SUM])
 		return complain(c, c->from, "no checksum", r);
 	r = cp_sum(other, theirs);
 	if (r < 0)
-		return complain(c, other, "no checksum", r);
+		return complain(c, c->to, "no checksum", r);
 	return strcmp(sum, theirs) == 0 ? 0 : -EBADMSG;
 }
 

@@ -75,6 +75,10 @@ no_parts() {
 	[ "$status" = 1 ]
 	run "$THREADFS" cp a
 	[ "$status" = 2 ]
+	# the name that was given, not that of the file which becomes it
+	run "$THREADFS" cp "$T/tree/d/a" "$T/none/a"
+	[ "$status" = 1 ]
+	[ "$output" = "threadfs: '$T/none/a': No such file or directory" ]
 	# the rest is copied all the same
 	run "$THREADFS" cp "$T/none" "$T/tree/d/a" uploads
 	[ "$status" = 1 ]
