@@ -576,6 +576,55 @@ static void test_every_operation_against_every_misbehaviour(void **state UNUSED)
 	assert_int_equal(rogue_connections_total(elsewhere), 0);
 }
 
+/* About so many bytes of them, in lines of 1000; to be freed. */
+static char *print_headers(size_t bytes)
+{
+	static const char type[] = "Content-Type: application/json\r\n";
+	struct buf b = BUF_INIT(bytes + sizeof(type) + 2000);
+
+	buf_puts(&b, type);
+	while (b.len + 1000 <= bytes)
+		buf_printf(&b, "X-Header: %0*d\r\n", 1000 - 12, 0);
+	buf_putc(&b, '\0');
+	assert_int_equal(b.error, 0);
+	return b.data;
+}
+
+static int ping_answered(const struct rogue_reply *reply, size_t *ret_growth)
+{
+	struct scene *s = &scenes[0];
+	struct call call;
+	size_t before;
+	int r;
+
+	open_scene(s, 0);
+	ROGUE_ADD(s->rogue, .action = ROGUE_ANSWER, .reply = *reply);
+	reset_peak();
+	before = peak_kib();
+	call_init(&call, 30000);
+	sandbox_ping(s->sb, &call);
+	r = call_wait(&call);
+	*ret_growth = peak_kib() - before;
+	call_release(&call);
+	close_scenes(1);
+	return r;
+}
+
+static void test_headers_have_a_cap_of_their_own(void **state UNUSED)
+{
+	char *some CLEANUP_FREE = print_headers(60 * 1024);
+	char *many CLEANUP_FREE = print_headers(66 * 1024);
+	struct rogue_reply reply = { .headers = some, .body = "{\"success\":true}" };
+	size_t growth;
+
+	assert_int_equal(ping_answered(&reply, &growth), 0);
+	reply.headers = many;
+	assert_int_equal(ping_answered(&reply, &growth), -EMSGSIZE);
+	reply = (struct rogue_reply){ .endless_head = "X-Header: value\r\n" };
+	assert_int_equal(ping_answered(&reply, &growth), -EMSGSIZE);
+	assert_true(measuring_is_vain() || growth < 8 * 1024); /* KiB */
+}
+
 static void test_nothing_is_left_open(void **state UNUSED)
 {
 	for (size_t i = 0; i < every_op_len; i++) {
@@ -590,6 +639,7 @@ int main(int argc UNUSED, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_operations_work_when_nothing_is_wrong),
 		cmocka_unit_test(test_every_operation_against_every_misbehaviour),
+		cmocka_unit_test(test_headers_have_a_cap_of_their_own),
 		cmocka_unit_test(test_nothing_is_left_open),
 	};
 
