@@ -41,7 +41,7 @@ kernel_body() {
 	for name in mount umount2 pivot_root setns keyctl add_key request_key bpf perf_event_open userfaultfd \
 		kexec_load kexec_file_load init_module finit_module delete_module open_by_handle_at fsopen open_tree \
 		move_mount fsmount mount_setattr syslog reboot swapon acct settimeofday fanotify_init quotactl \
-		unshare-{user,mnt,pid,net,ipc,uts,cgroup,time}; do
+		unshare-{user,mnt,pid,net,ipc,uts,cgroup,time} clone-{user,mnt,pid,net,ipc,uts,cgroup}; do
 		answers "$name EPERM"
 	done
 	answers 'io_uring_setup ENOSYS' 'clone3 ENOSYS' 'openat2 ENOSYS'
