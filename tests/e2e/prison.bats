@@ -78,13 +78,17 @@ server_body() {
 }
 
 files_body() {
-	local name
+	local name call calls=(fchmod fchmodat mknodat openat openat-tmpfile)
 
+	[ "$(uname -m)" != x86_64 ] || calls+=(chmod mknod creat open open-tmpfile)
 	for name in /mnt/user-data/outputs /tmp; do
 		escape files "$name"
 		answers 'chmod-setuid EPERM' 'chmod-setgid EPERM' 'fchmod-setuid EPERM' 'open-setuid EPERM' \
 			'mknod-setuid EPERM' 'tmpfile-setuid EPERM' 'mknod-disk EPERM' 'mknod-mem EPERM' \
 			'capability EPERM' 'chmod got through' 'fifo got through'
+		for call in "${calls[@]}"; do
+			answers "call-$call EPERM"
+		done
 		refute grep -E '^(fchmodat2-setuid|chown-root) got through' <<<"$STDOUT"
 	done
 	# nor by asking the server, which writes for it

@@ -19,6 +19,7 @@ NR = {
         io_uring_setup=425, fsopen=430, open_tree=428, move_mount=429, fsmount=432, mount_setattr=442, syslog=103,
         iopl=172, reboot=169, swapon=167, acct=163, settimeofday=164, openat2=437, prlimit64=302, fchmodat2=452,
         process_vm_readv=310, pidfd_open=434, pidfd_getfd=438, fanotify_init=300, quotactl=179,
+        fchmod=91, fchmodat=268, mknodat=259, openat=257, chmod=90, mknod=133, creat=85, open=2,
     ),
     "aarch64": dict(
         ptrace=117, mount=40, umount2=39, pivot_root=41, setns=268, unshare=97, clone=220, clone3=435, keyctl=219,
@@ -27,6 +28,7 @@ NR = {
         io_uring_setup=425, fsopen=430, open_tree=428, move_mount=429, fsmount=432, mount_setattr=442, syslog=116,
         reboot=142, swapon=224, acct=89, settimeofday=170, openat2=437, prlimit64=261, fchmodat2=452,
         process_vm_readv=270, pidfd_open=434, pidfd_getfd=438, fanotify_init=262, quotactl=60,
+        fchmod=52, fchmodat=53, mknodat=33, openat=56,
     ),
 }[platform.machine()]
 
@@ -116,6 +118,18 @@ def files(where):
     attempt("open-setuid", lambda: os.open(d + "/g", os.O_CREAT | os.O_WRONLY, 0o4755))
     attempt("mknod-setuid", lambda: os.mknod(d + "/h", 0o104755))
     attempt("tmpfile-setuid", lambda: os.open(d, os.O_TMPFILE | os.O_RDWR, 0o4755))
+    # The same by number: which of the calls a library makes is its own affair.
+    a, path = -100, os.fsencode(d)
+    call("chmod", path + b"/f", 0o4755, label="call-chmod")
+    call("fchmod", fd, 0o4755, label="call-fchmod")
+    call("fchmodat", a, path + b"/f", 0o4755, label="call-fchmodat")
+    call("mknod", path + b"/i", 0o104755, 0, label="call-mknod")
+    call("mknodat", a, path + b"/j", 0o104755, 0, label="call-mknodat")
+    call("creat", path + b"/k", 0o4755, label="call-creat")
+    call("open", path + b"/l", os.O_CREAT | os.O_WRONLY, 0o4755, label="call-open")
+    call("open", path, os.O_TMPFILE | os.O_RDWR, 0o4755, label="call-open-tmpfile")
+    call("openat", a, path + b"/m", os.O_CREAT | os.O_WRONLY, 0o4755, label="call-openat")
+    call("openat", a, path, os.O_TMPFILE | os.O_RDWR, 0o4755, label="call-openat-tmpfile")
     attempt("mknod-disk", lambda: os.mknod(d + "/disk", 0o060600, os.makedev(8, 0)))
     attempt("mknod-mem", lambda: os.mknod(d + "/mem", 0o020600, os.makedev(1, 1)))
     attempt("capability", lambda: os.setxattr(f, "security.capability", b"\x01\0\0\2\0\0\x20\0" + bytes(12)))
