@@ -63,6 +63,15 @@ kernel_body() {
 	each_user kernel_body
 }
 
+terminal_body() {
+	escape terminal
+	answers 'TIOCSTI EPERM' 'TIOCSTI-wide EPERM' 'TIOCLINUX EPERM' 'TIOCLINUX-wide EPERM' 'size got through'
+}
+
+@test "nothing is typed into a terminal, nor taken from a console's clipboard" {
+	each_user terminal_body
+}
+
 server_body() {
 	escape server
 	answers 'ptrace-attach EPERM' 'ptrace-seize EPERM' 'process_vm_readv EPERM' 'pidfd_getfd EPERM'

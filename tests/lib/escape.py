@@ -19,7 +19,7 @@ NR = {
         io_uring_setup=425, fsopen=430, open_tree=428, move_mount=429, fsmount=432, mount_setattr=442, syslog=103,
         iopl=172, reboot=169, swapon=167, acct=163, settimeofday=164, openat2=437, prlimit64=302, fchmodat2=452,
         process_vm_readv=310, pidfd_open=434, pidfd_getfd=438, fanotify_init=300, quotactl=179,
-        fchmod=91, fchmodat=268, mknodat=259, openat=257, chmod=90, mknod=133, creat=85, open=2,
+        ioctl=16, fchmod=91, fchmodat=268, mknodat=259, openat=257, chmod=90, mknod=133, creat=85, open=2,
     ),
     "aarch64": dict(
         ptrace=117, mount=40, umount2=39, pivot_root=41, setns=268, unshare=97, clone=220, clone3=435, keyctl=219,
@@ -28,7 +28,7 @@ NR = {
         io_uring_setup=425, fsopen=430, open_tree=428, move_mount=429, fsmount=432, mount_setattr=442, syslog=116,
         reboot=142, swapon=224, acct=89, settimeofday=170, openat2=437, prlimit64=261, fchmodat2=452,
         process_vm_readv=270, pidfd_open=434, pidfd_getfd=438, fanotify_init=262, quotactl=60,
-        fchmod=52, fchmodat=53, mknodat=33, openat=56,
+        ioctl=29, fchmod=52, fchmodat=53, mknodat=33, openat=56,
     ),
 }[platform.machine()]
 
@@ -84,6 +84,18 @@ def kernel():
     attempt("socketpair-1", lambda: [s.close() for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)])
     for name in ("AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"):
         attempt(name, lambda: socket.socket(getattr(socket, name), socket.SOCK_DGRAM).close())
+
+
+def terminal():
+    # Typing for whoever sits at it, and a console's clipboard. Of a pipe, so that the kernel says ENOTTY; the
+    # second time as a number of more bits, of which it sees these.
+    fd, _ = os.pipe()
+    key = ctypes.create_string_buffer(b"x")
+    for name, request in dict(TIOCSTI=0x5412, TIOCLINUX=0x541C).items():
+        call("ioctl", fd, request, ctypes.cast(key, ctypes.c_void_p), label=name)
+        call("ioctl", fd, request | 1 << 32, ctypes.cast(key, ctypes.c_void_p), label=name + "-wide")
+    # what stays allowed
+    attempt("size", lambda: os.get_terminal_size(os.openpty()[0]))
 
 
 def server():
