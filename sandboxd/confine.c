@@ -285,6 +285,10 @@ static void handle_status(struct supervisor *s)
 		return;
 	s->ready = true;
 	flush_early(s);
+	/* No warning: in containers this is how it is. */
+	if (!cgroup_holds_memory(s->cgroup))
+		log_info("no cgroup for memory: --max-memory is each process's own, and what is "
+			 "shared does not count");
 	s->on_ready(s->ctx);
 }
 

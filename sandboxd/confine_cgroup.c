@@ -3,7 +3,7 @@
  * a fork bomb when the sandbox's user is the host's root, whom RLIMIT_NPROC
  * does not bind, and what limits the memory of all processes together.
  *
- * Having one is a bonus: whatever fails here is said at debug level only.
+ * Having one is a bonus: why something fails here is said at debug level only.
  * Main thread of the supervisor.
  *
  * Where: never outside limits that hold for us. With version 1, directly below
@@ -49,6 +49,7 @@ struct group {
 struct cgroup {
 	struct group groups[MAX_GROUPS];
 	size_t n;
+	bool holds_memory;
 };
 
 static int write_file(int dir_fd, const char *name, const char *text)
@@ -306,7 +307,8 @@ static void limit_pids(int dir, uint64_t max)
 		log_debug("cgroup: no limit on processes: %s", strerrordesc_np(-r));
 }
 
-static void limit_memory(int dir, bool v2, uint64_t max)
+/* Returns whether there is one now. */
+static bool limit_memory(int dir, bool v2, uint64_t max)
 {
 	int r = write_number(dir, v2 ? "memory.max" : "memory.limit_in_bytes", max);
 
@@ -317,6 +319,7 @@ static void limit_memory(int dir, bool v2, uint64_t max)
 		write_number(dir, "memory.swap.max", 0);
 	else
 		write_number(dir, "memory.memsw.limit_in_bytes", max);
+	return r == 0;
 }
 
 static int add_v1(struct cgroup *cg, const char *controller, uint64_t max)
@@ -338,7 +341,7 @@ static int add_v1(struct cgroup *cg, const char *controller, uint64_t max)
 	if (strcmp(controller, "pids") == 0)
 		limit_pids(g->dir_fd, max);
 	else
-		limit_memory(g->dir_fd, false, max);
+		cg->holds_memory = limit_memory(g->dir_fd, false, max);
 	return 0;
 }
 
@@ -383,7 +386,8 @@ static int add_v2(struct cgroup *cg, uint64_t max_processes, uint64_t max_memory
 	if (has_word(controllers, "pids", ' '))
 		limit_pids(g->dir_fd, tighter(own, "pids.max", max_processes));
 	if (has_word(controllers, "memory", ' '))
-		limit_memory(g->dir_fd, true, tighter(own, "memory.max", max_memory));
+		cg->holds_memory =
+			limit_memory(g->dir_fd, true, tighter(own, "memory.max", max_memory));
 	return 0;
 }
 
@@ -472,6 +476,11 @@ pid_t cgroup_fork(struct cgroup *cg)
 		group_close(&cg->groups[i]);
 	errno = saved;
 	return pid;
+}
+
+bool cgroup_holds_memory(const struct cgroup *cg)
+{
+	return cg && cg->holds_memory;
 }
 
 static void group_remove(struct group *g)

@@ -57,5 +57,7 @@ struct cgroup *cgroup_new(uint64_t max_processes, uint64_t max_memory);
  * child may do what a child of fork() may, until it calls exec.
  */
 pid_t cgroup_fork(struct cgroup *cg);
+/* Whether its processes together have a limit on memory. Takes NULL. */
+bool cgroup_holds_memory(const struct cgroup *cg);
 /* Removes it; waits a moment for processes that are just ending. Takes NULL. */
 void cgroup_free(struct cgroup *cg);

@@ -83,7 +83,7 @@ static const struct option_def table[] = {
 	{ "max-file-size", KIND_SIZE, CFG(max_file_size), 4096, INT64_MAX, "BYTES",
 	  "size of a file a command writes (64G)" },
 	{ "max-memory", KIND_SIZE, CFG(max_memory), 16 * MIB, INT64_MAX, "BYTES",
-	  "memory of a command, and of all with a cgroup (4G)" },
+	  "memory of a process, and of all with a cgroup (4G)" },
 	{ "tmp-size", KIND_SIZE, CFG(tmp_size), MIB, INT64_MAX, "BYTES",
 	  "size of the private /tmp and home each (512M)" },
 	{ "verbose", KIND_FLAG, CFG(verbose), 0, 0, NULL, "log more" },

@@ -664,6 +664,14 @@ sigterm_body() {
 	[ ! -e "$SOCK" ]
 }
 
+# Nobody lets that user make one.
+@test "without a cgroup it says that memory is not limited as a whole" {
+	need_root
+	SANDBOXD_AS=65534 sandboxd_start --verbose
+	[ "$(grep -c 'info: no cgroup for memory' "$SANDBOXD_LOG")" = 1 ]
+	sandboxd_stop
+}
+
 @test "no cgroup is left behind, and a killed supervisor's is swept" {
 	local first
 
