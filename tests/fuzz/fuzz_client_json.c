@@ -1,6 +1,6 @@
 /*
  * Answers of a server: two bytes are the HTTP status, the rest is the body.
- * Its data is then read as a listing, as an event and as a list of events.
+ * Its data is then read as a listing, as an event, as a list of events, and as how a command ended.
  */
 #include <assert.h>
 #include <errno.h>
@@ -8,6 +8,7 @@
 
 #include "answer.h"
 #include "check.h"
+#include "outcome.h"
 #include "watch_event.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -78,6 +79,22 @@ static void read_event(const cJSON *json)
 		assert(ev.old_path[0] == '/' && !has_dots(ev.old_path));
 }
 
+static void read_outcome(const cJSON *data)
+{
+	enum command_status status = COMMAND_COMPLETED;
+	char *text CLEANUP_FREE = NULL;
+	size_t len = 0;
+	int r, code;
+
+	r = outcome_status(data, &status);
+	assert(r == 0 || r == -EBADMSG);
+	assert(status >= COMMAND_COMPLETED && status <= COMMAND_TERMINATED);
+	r = outcome_exit_code(data, &code);
+	assert(r == 0 || r == -EBADMSG);
+	r = outcome_text(data, "output", &text, &len);
+	assert(r == -EBADMSG ? !text : r == 0 && strlen(text) <= len && !text[len]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text CLEANUP_FREE = NULL;
@@ -98,6 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	read_listing(a.data, false);
 	read_listing(a.data, true);
 	read_event(a.data);
+	read_outcome(a.data);
 	events = cJSON_GetObjectItemCaseSensitive(a.data, "events");
 	cJSON_ArrayForEach (event, events)
 		read_event(event);
