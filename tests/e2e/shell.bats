@@ -548,6 +548,7 @@ sse() {
 	named s
 	sse /v1/shell/exec '{"id":"s","command":"echo 1; sleep 0.3; echo 2"}'
 	[ "$(cat "$T/sse")" = $': connected\n\ndata: {"output":"1\\n2"}\n\n'"$end" ]
+	: >"$T/sse" # not what the last one left there
 	sse /v1/shell/exec '{"id":"s","async_mode":true,"command":
 		"echo 1; until [ -e /mnt/user-data/go ]; do sleep 0.02; done; echo 2"}' 3>&- &
 	stream=$!
