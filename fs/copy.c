@@ -39,6 +39,8 @@ static void copied(struct trip *t, int err)
 {
 	node_void_peers(t->node);
 	node_void_attr(t->node);
+	if (err == 0 && t->copied > t->length)
+		err = -EBADMSG; /* whoever asked would take the difference for bytes */
 	if (err < 0) {
 		/*
 		 * By its name it may not be written (cp makes the copy of a read-only file as one),

@@ -127,7 +127,7 @@ assert 35 < depth < 42, depth"
 
 @test "a directory of more names than are listed: who reads it is told that there are more" {
 	expect_errors
-	hostile_mount many 1001 -- -o timeout=60
+	hostile_mount many 1001 -- -o timeout=$((240 * SLOW))
 	sandbox 'mkdir outputs/many && cd outputs/many && seq 1000 | xargs touch'
 	refute ls outputs/many >"$T/names" 2>"$T/why"
 	same "$(wc -l <"$T/names")" 1000
@@ -136,6 +136,22 @@ assert 35 < depth < 42, depth"
 	refute cp -r outputs/many "$T/copy"
 	test -e outputs/many/7
 	refute test -e outputs/many/no
+}
+
+@test "a range of which more was copied than was asked for is not believed" {
+	expect_errors
+	hostile_mount boast
+	printf content >"$T/sb.data/outputs/f"
+	: >"$T/sb.data/outputs/g"
+	run -0 "$PYTHON" -c '
+import errno, os
+f, g = os.open("outputs/f", os.O_RDONLY), os.open("outputs/g", os.O_WRONLY)
+try:
+    print(os.copy_file_range(f, g, 3))
+except OSError as e:
+    print(errno.errorcode[e.errno])'
+	same "$output" EIO
+	same "$(stat -c %s outputs/g)" 0
 }
 
 @test "a gigabyte of zeros in a megabyte is neither unpacked nor taken for the file" {

@@ -13,6 +13,7 @@ connection. What it does beyond passing on, once the file $HOSTILE_WHEN is there
   nest               D, a directory of 100 times d with one D in it, is also D/D, D/D/D and so on;
                      whole trees are not listed
   many N             lists everything in a directory "many" N times
+  boast              copies nothing of a range, and says it was more than was asked for
   gzip               sends every body gzipped as if that had been asked for, a gigabyte of zeros
   mutate SEED        changes bytes of one answer in three: flips, cuts, doubles, lies about
                      lengths, puts known bad values into JSON. Written to stderr, one line each.
@@ -229,7 +230,12 @@ def multiplied(body):
     return body.replace(b"find . ", b"find " + b". " * int(args[0])) if b"/many" in body else body
 
 
-REQUESTS = {"nest": nested, "many": multiplied}
+def boasting(body):
+    """A range is not copied, but that is what dd would say."""
+    return body.replace(b"exec dd ", b"exec echo 99999999 bytes copied >&2 ")
+
+
+REQUESTS = {"nest": nested, "many": multiplied, "boast": boasting}
 
 
 def demand(head, body):
