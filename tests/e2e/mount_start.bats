@@ -270,7 +270,7 @@ time.sleep(1000)' >"$T/port" 3>&- &
 	cd /
 	run "$THREADFS" unmount "$M"
 	[ "$status" = 0 ]
-	[ "$output" = '' ]
+	said_nothing
 	not_mounted "$M"
 	mount_ended
 	pid_gone "$pid"
@@ -345,11 +345,10 @@ time.sleep(1000)' >"$T/port" 3>&- &
 	"$THREADFS" unmount "$M" >"$T/said" 2>&1 3>&- &
 	unmounter=$!
 	SPAWNED+=("$unmounter")
-	if ! wait_until grep -q 'is unmounted; waiting for its daemon to end' "$T/said"; then
+	if ! wait_until grep -q 'is unmounted; waiting for its daemon to end' "$T/said" || ! not_mounted "$M"; then
 		kill -CONT "$pid"
 		return 1
 	fi
-	not_mounted "$M"
 	kill -CONT "$pid"
 	wait "$unmounter"
 	[ "$(wc -l <"$T/said")" = 1 ]

@@ -424,6 +424,11 @@ is() {
 	return 1
 }
 
+# said_nothing: what was run had no output, unless that an end takes its time on a busy machine.
+said_nothing() {
+	[ -z "$(grep -vF 'waiting for its daemon to end' <<<"$output")" ]
+}
+
 # same A B: both strings are equal.
 same() {
 	[ "$1" = "$2" ] && return
