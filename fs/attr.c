@@ -259,8 +259,10 @@ static int set_size(struct trip *t, bool *ret_done)
 		r = file_stage(n, false);
 	if (r < 0)
 		return r;
-	for (h = n->handles; h; h = h->next)
+	for (h = n->handles; h; h = h->next) {
 		h->reader_old = true;
+		h->wrote |= h->writes; /* perhaps by this one */
+	}
 	*ret_done = n->stage != NULL;
 	return n->stage ? stage_truncate(n->stage, t->length) : 0;
 }

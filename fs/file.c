@@ -34,6 +34,7 @@ static struct handle *handle_new(struct node *n, int flags)
 	h->node = node_ref(n);
 	h->flags = flags;
 	h->writes = (flags & O_ACCMODE) != O_RDONLY;
+	h->wrote = h->writes && (flags & O_TRUNC);
 	DL_APPEND(n->handles, h);
 	if (h->writes)
 		n->writers++;
@@ -88,7 +89,7 @@ static void drop_stage(struct node *n)
 		return;
 	if (n->handles)
 		file_unstage(n);
-	if (!n->stage || (n->handles && (stage_is_clean(n->stage) || !stage_has_failed(n->stage))))
+	if (!n->stage || (n->handles && (stage_is_clean(n->stage) || !stage_failure(n->stage))))
 		return;
 	if (stage_is_clean(n->stage))
 		stage_free(n->stage);
@@ -439,6 +440,7 @@ void sandbox_op_write(fuse_req_t req, struct handle *h, const char *bytes, size_
 		parked_err(&p, r);
 		return;
 	}
+	h->wrote = true;
 	n->told_size = MAX(n->told_size, stage_size(n->stage));
 	n->fs->totals.bytes_written += len;
 	parked_write(&p, len);
@@ -458,6 +460,7 @@ void sandbox_op_fallocate(fuse_req_t req, struct handle *h, int mode, uint64_t o
 	/* Whether there is room is known when it is uploaded. */
 	if (r == 0 && !(mode & FALLOC_FL_KEEP_SIZE) && offset + len > stage_size(n->stage))
 		r = stage_truncate(n->stage, offset + len);
+	h->wrote |= r == 0;
 	parked_err(&p, r);
 }
 
@@ -497,12 +500,18 @@ void sandbox_op_flush(fuse_req_t req, struct handle *h, bool others)
 {
 	struct node *n = h->node;
 	struct flushing *f;
+	bool waits = n->stage && (h->writes || h->made || others);
+	int err = 0;
 
-	if ((!h->writes && !h->made && !others) || !n->stage) {
+	/* Who has written nothing is told, and it is not tried again over what others may have
+	 * written since: see hand_over() in stage_flush.c. */
+	if (waits && !h->wrote && !h->made && !others)
+		err = stage_failure(n->stage);
+	if (!waits || err < 0) {
 		struct parked p;
 
 		parked_init(&p, n->fs, req, NULL);
-		parked_err(&p, 0);
+		parked_err(&p, err);
 		return;
 	}
 	f = calloc(1, sizeof(*f));

@@ -15,6 +15,7 @@ struct handle {
 	struct node *node; /* counted */
 	int flags;         /* of open(2) */
 	bool writes;
+	bool wrote;        /* or emptied it */
 	bool made;         /* the file, which may be in the sandbox only when this is closed */
 	bool direct_reads; /* past the kernel's pages */
 	bool direct;       /* writes past the kernel's pages: see has_direct_writer() in file.c */

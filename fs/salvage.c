@@ -261,16 +261,15 @@ static void schedule(struct fs *fs)
 	ev_timer_again(fs->ev, &g->salvage_timer);
 }
 
-void salvage_last_try(struct fs *fs, int64_t until_ms)
+void salvage_last_try(struct fs *fs)
 {
 	struct salvage *v;
 
-	if (!fs->staging)
-		return;
-	fs->staging->last_try_ms = until_ms;
 	DL_FOREACH (fs->staging->salvage, v) {
-		if (v->ours && v->state == SALVAGE_WAITS)
-			(void)wake(v);
+		if (v->ours && v->state == SALVAGE_WAITS) {
+			unrest(v);
+			v->next_ms = 0;
+		}
 	}
 	schedule(fs);
 }
@@ -347,7 +346,7 @@ void salvage_ended(struct salvage *v, int err, const char *message)
 {
 	struct fs *fs = v->fs;
 	struct thread *t = v->thread;
-	struct node *n = v->path ? node_find(t, v->path) : NULL;
+	struct node *n = node_find(t, v->rec.path); /* v->path may be that of what is beside it */
 
 	if (n)
 		node_ref(n);

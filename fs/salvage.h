@@ -36,7 +36,7 @@ void salvage_add(struct fs *fs, const char *name);
 void salvage_release(struct staging *g);
 /* The mount is about to end: those of its own are tried once more, until then (as clock_ms()). How
  * many have not arrived. */
-void salvage_last_try(struct fs *fs, int64_t until_ms);
+void salvage_last_try(struct fs *fs);
 unsigned salvage_unfinished(const struct fs *fs);
 
 /* The thread's sandbox answers; somebody asks for another try; and for its end: 0 (soon,

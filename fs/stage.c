@@ -141,9 +141,9 @@ bool stage_is_clean(const struct stage *s)
 	       !s->settlers && !s->keepers;
 }
 
-bool stage_has_failed(const struct stage *s)
+int stage_failure(const struct stage *s)
 {
-	return s->last_error && !s->delivery;
+	return s->delivery ? 0 : s->last_error;
 }
 
 bool stage_is_needed(const struct stage *s)
@@ -291,7 +291,7 @@ static int convert(struct stage *s)
 	s->base_len = s->base.size;
 	s->tail = s->queue_end > s->queue_at;
 	s->tail_sent = stage_sending_appends(s);
-	s->base_old |= s->tail_sent > 0;
+	s->base_old |= s->tail; /* how long is it by now? Also where nothing of it is needed */
 	while (r == 0 && at < s->queue_end) {
 		size_t len = MIN(COPY_SIZE, s->queue_end - at);
 		ssize_t n = spool_read(&s->queue, piece, len, at);

@@ -65,8 +65,8 @@ void stage_flush_cancel(struct stage *s, struct flush_op *op);
  * is under way: may be freed without loss.
  */
 bool stage_is_clean(const struct stage *s);
-/* The last upload failed, and none is under way. */
-bool stage_has_failed(const struct stage *s);
+/* How the last upload failed; 0: it did not, or another one is under way. */
+int stage_failure(const struct stage *s);
 /* Though it is clean: an error is to be told at close, or nothing may be uploaded for now. */
 bool stage_is_needed(const struct stage *s);
 bool stage_is_complete(const struct stage *s); /* no base is missing: reads need no sandbox */

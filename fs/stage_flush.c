@@ -175,8 +175,11 @@ static void hand_over(struct stage *s)
 	    s->sent >= s->content || s->append_error || !s->fs->staging || s->fs->ending ||
 	    stage_note_now(s) < 0 || s->partly)
 		return;
-	/* Otherwise it would take what we confirmed ourselves for others' work. */
-	if (s->look && !s->sought) {
+	/*
+	 * Otherwise it would take what we confirmed ourselves for others' work: see end_look(). At
+	 * the end there is no time for that.
+	 */
+	if (s->look && !s->sought && !s->fs->staging->last_try_ms) {
 		s->sought = true;
 		rest(s);
 		return;

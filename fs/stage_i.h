@@ -56,8 +56,8 @@ struct stage {
 	uint64_t filled;    /* up to here it is in the spool, proven or not */
 	uint64_t fill_high; /* no fill has ever written behind this */
 	bool base_old;      /* look at it before anything is fetched, or replaces it */
-	bool tail;          /* behind base.size is what was to be appended; of which the file */
-	size_t tail_sent;   /* may have so much by now */
+	bool tail;          /* behind base.size, as it was then, is what was to be appended: */
+	size_t tail_sent;   /* the file may have so much of it by now. See take_base() */
 	bool base_read;     /* somebody has seen a part that is not proven yet */
 	bool stale;         /* and then it became another version */
 	unsigned tries;     /* at a version that holds still */

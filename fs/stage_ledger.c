@@ -189,6 +189,8 @@ static void end_look(struct remote *r, int err)
 		s->noted = 0; /* to be written down anew */
 	}
 	free(l);
+	if (s && s->sought)
+		stage_wake(s);
 }
 
 static void learn_origin(struct stage *s)

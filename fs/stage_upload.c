@@ -182,9 +182,10 @@ static void confirm(struct delivery *d, bool looked)
 		s->mode = -1;
 	if (s->times_change <= d->covers)
 		s->times = false;
-	s->base = d->seen;
 	stage_note_origin(s, &d->seen, looked);
-	if (s->base_len > 0) {
+	if (!s->tail) /* which has its place behind the base as it was */
+		s->base = d->seen;
+	if (!s->tail && s->base_len > 0) {
 		s->base_len = MIN(s->base.size, s->cut);
 		s->filled = 0;
 	}

@@ -125,8 +125,9 @@ void staging_last_try(struct fs *fs, int64_t until_ms)
 {
 	if (!fs->staging)
 		return;
+	fs->staging->last_try_ms = until_ms;
 	wake_all(fs->staging); /* what failed before is salvage's then, which looks first */
-	salvage_last_try(fs, until_ms);
+	salvage_last_try(fs);
 }
 
 void staging_retry(struct fs *fs)

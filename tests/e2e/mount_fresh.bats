@@ -345,15 +345,15 @@ got = open(sys.argv[1], "rb").read()
 assert got == b"from the sandbox" + bytes(34) + b"m" + bytes(49) + b"W", got' "$H/f"
 }
 
-@test "what is to be appended does not go over what the sandbox has appended" {
-	start
-	echo old >workspace/f
-	run "$PYTHON" -I -S - "$H/f" <<-'END'
-		import os, sys
+# append_beside PAUSE: to workspace/f, then the sandbox does, and then it is written to elsewhere.
+append_beside() {
+	run "$PYTHON" -I -S - "$H/f" "$1" <<-'END'
+		import os, sys, time
 		f = os.open("workspace/f", os.O_WRONLY | os.O_APPEND)
 		os.write(f, b"mine 1\n")
 		with open(sys.argv[1], "ab") as beside:
 		    beside.write(b"the sandbox's\n")
+		time.sleep(float(sys.argv[2]))
 		os.write(f, b"mine 2\n")
 		g = os.open("workspace/f", os.O_WRONLY)
 		os.pwrite(g, b"O", 0)
@@ -365,7 +365,59 @@ assert got == b"from the sandbox" + bytes(34) + b"m" + bytes(49) + b"W", got' "$
 	END
 	[ "$status" = 0 ]
 	grep -qx "the sandbox's" "$H/f"
+}
+
+@test "what is to be appended does not go over what the sandbox has appended" {
+	start
+	echo old >workspace/f
+	append_beside 0
 	# both lines of ours are there, or somebody was told
 	[ "$output" ] || [ "$(sort "$H/f")" = "$(printf 'Old\nmine 1\nmine 2\nthe sandbox%ss\n' "'" | sort)" ]
+	expect_errors
+}
+
+@test "nor in a file that was empty" {
+	start
+	: >workspace/f
+	ls -l workspace
+	append_beside 2
+	expect_errors
+}
+
+@test "nor while what was appended before is being looked at" {
+	start
+	"$PYTHON" -I -S - "$H" <<-'END'
+		import os, random, sys, threading, time
+		for i in range(40):
+		    name = "f%d" % i
+		    errors = []
+
+		    def attempt(do, *args):
+		        try:
+		            do(*args)
+		        except OSError as e:
+		            errors.append(e)
+
+		    with open("workspace/" + name, "w") as f:
+		        f.write("old\n")
+		    os.stat("workspace/" + name)
+		    f = os.open("workspace/" + name, os.O_WRONLY | os.O_APPEND)
+		    g = os.open("workspace/" + name, os.O_WRONLY)
+		    os.write(f, b"mine 1\n")
+		    os.utime(f, (1e9, 1e9))
+		    closing = threading.Thread(target=attempt, args=(os.close, os.dup(f)))
+		    closing.start()
+		    time.sleep(random.random() * 0.0015)
+		    attempt(os.write, f, b"mine 2\n")
+		    attempt(os.pwrite, g, b"O", 0)
+		    with open(sys.argv[1] + "/" + name, "ab") as beside:
+		        beside.write(b"the sandbox's\n")
+		    closing.join()
+		    attempt(os.close, g)
+		    attempt(os.close, f)
+		    with open(sys.argv[1] + "/" + name) as there:
+		        got = there.read()
+		    assert "the sandbox's" in got or errors, (i, got)
+	END
 	expect_errors
 }
