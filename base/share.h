@@ -12,7 +12,7 @@
 
 enum {
 	SHARE_PARTS = 5,
-	SHARE_DEBT_MAX_US = 5000000, /* if we were stopped meanwhile it took no hours */
+	SHARE_DEBT_MAX_US = 2000000, /* if we were stopped meanwhile it took no hours */
 };
 
 /* Zeros: nothing has been used. */

@@ -17,8 +17,8 @@ void coherence_begin(struct thread *t);
 void coherence_end(struct thread *t);
 /* The thread goes away; its watch has ended. */
 void coherence_free(struct thread *t);
-/* For status: "live", "flooded" (too many events: see charge()), "starting", "lost" (it is being had
- * again), "unsupported", "off". */
+/* For status: "live", "flooded" (too many events: see charge()), "starting", "lost" (it is being
+ * had again), "unsupported", "off". */
 const char *coherence_state(const struct thread *t);
 /* Its server has no watch at all, so there will be none as long as that sandbox is the thread's. */
 bool coherence_is_impossible(const struct thread *t);

@@ -172,7 +172,7 @@ static void explain(const struct options *o, const char *said, struct buf *why)
 		buf_puts(why, "no permission to use FUSE (/dev/fuse): see its mode and group");
 	} else if (fd < 0) {
 		buf_printf(why, "cannot open /dev/fuse: %s", strerrordesc_np(errno));
-	} else if (o->allow_other && geteuid() != 0) {
+	} else if (o->allow_other && geteuid() != 0 && (!said || strstr(said, "allow_other"))) {
 		buf_printf(why,
 			   "cannot mount at %s: allow_other needs the line "
 			   "'user_allow_other' in /etc/fuse.conf",

@@ -3,7 +3,7 @@
  * a fork bomb when the sandbox's user is the host's root, whom RLIMIT_NPROC
  * does not bind, and what limits the memory of all processes together.
  *
- * Having one is a bonus: why something fails here is said at debug level only.
+ * Having one is a bonus: why there is none is said at debug level only.
  * Main thread of the supervisor.
  *
  * Where: never outside limits that hold for us. With version 1, directly below
@@ -428,7 +428,8 @@ static void group_join(const struct group *g)
 	if (r < 0)
 		r = write_file(g->dir_fd, "cgroup.procs", "0");
 	if (r < 0)
-		log_debug("cgroup: cannot join %s/%s: %s", g->parent, g->name, strerrordesc_np(-r));
+		log_warn("cgroup: cannot join %s/%s, whose limits do not hold: %s", g->parent,
+			 g->name, strerrordesc_np(-r));
 }
 
 /* Lets go of the lock, too, when parent and child have both called it. */
