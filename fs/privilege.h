@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * No core dumps, no tracing by others of the same user, and where that costs nothing no
- * new privileges. What cannot be given up is kept in silence. Before any thread is
+ * No core dumps, no tracing by others of the same user; as root no new privileges, and none of
+ * those over the machine itself. What cannot be given up is kept in silence. Before any thread is
  * started. docs/SECURITY.md says why not more.
  */
 void privilege_drop(void);

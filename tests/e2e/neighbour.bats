@@ -106,9 +106,18 @@ mount_ours() {
 }
 
 @test "root's daemon takes no new privileges" {
+	local set caps bit
+
 	chown -R 0:0 "$T"
 	mount_start
 	same "$(awk '/^NoNewPrivs/ { print $2 }' "/proc/$MOUNT_PID/status")" 1
+	# raw sockets, modules, raw I/O, rebooting, the clock, device nodes, bpf
+	for set in Prm Eff Bnd; do
+		caps=$((16#$(awk -v set="Cap$set:" '$1 == set { print $2 }' "/proc/$MOUNT_PID/status")))
+		for bit in 13 16 17 22 25 27 39; do
+			same "$set $bit $((caps >> bit & 1))" "$set $bit 0"
+		done
+	done
 	grep -q 'Max core file size  *1  *1 ' "/proc/$MOUNT_PID/limits"
 	refute as 65534 head -c1 "/proc/$MOUNT_PID/environ"
 	mount_stop
