@@ -3,17 +3,15 @@
 
 #include <endian.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <sys/random.h>
+
+#include "random.h"
 
 static uint64_t key[2];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_key(void)
 {
-	/* At most 256 bytes are never cut short, once the kernel has any. */
-	if (getrandom(key, sizeof(key), 0) != (ssize_t)sizeof(key))
-		abort();
+	random_fill(key, sizeof(key));
 }
 
 static uint64_t rotate(uint64_t x, int by)

@@ -3,14 +3,14 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
+
+#include "random.h"
 
 void uuid_make(char *out)
 {
-	unsigned char b[16] = { 0 };
-	ssize_t n = getrandom(b, sizeof(b), 0);
+	unsigned char b[16];
 
-	(void)n; /* 16 bytes come whole once the pool is ready */
+	random_fill(b, sizeof(b));
 	b[6] = (b[6] & 0x0f) | 0x40;
 	b[8] = (b[8] & 0x3f) | 0x80;
 	snprintf(out, UUID_LEN + 1,
