@@ -205,10 +205,13 @@ void inject_plan(const struct inject_call *call, unsigned burst, unsigned varian
 
 void inject_arm(void)
 {
-	void *frames[3] = { 0 }; /* this, who arms, and who called him */
+	void *frames[5];
+	int n = backtrace(frames, ARRAY_SIZE(frames));
 
-	backtrace(frames, ARRAY_SIZE(frames));
-	outside = frames[2];
+	/* Behind who arms; before him is this, and with AddressSanitizer its backtrace(). */
+	for (int i = 0; i + 1 < n; i++)
+		if (frames[i] == __builtin_return_address(0))
+			outside = frames[i + 1];
 	quiet = pthread_self();
 	atomic_store(&state->armed, true);
 }

@@ -15,8 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "inject_i.h"
@@ -139,6 +142,24 @@ int __wrap_fcntl64(int fd, int what, ...)
 	return __real_fcntl64(fd, what, ONE_MORE(what, void *));
 }
 
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+/* Those that have no function of their own; all of them take six words at most. */
+long __wrap_syscall(long number, ...)
+{
+	long more[6];
+	va_list ap;
+
+	if (number == SYS_pidfd_open && FAILS("pidfd_open", DESCRIPTOR, NO_DESCRIPTOR))
+		return -1;
+	va_start(ap, number);
+	for (size_t i = 0; i < 6; i++)
+		more[i] = va_arg(ap, long);
+	va_end(ap);
+	return __real_syscall(number, more[0], more[1], more[2], more[3], more[4], more[5]);
+}
+
 /* ---- files ---- */
 
 #define NO_DISK EIO, ENOSPC, EDQUOT
@@ -162,6 +183,14 @@ WRAP(int, renameat2, (int a, const char *from, int b, const char *to, unsigned f
      (a, from, b, to, flags), -1, FILE, NO_DISK)
 WRAP(int, linkat, (int a, const char *from, int b, const char *to, int flags),
      (a, from, b, to, flags), -1, FILE, NO_DISK)
+/* After these the name is still there. */
+WRAP(int, unlinkat, (int dir, const char *path, int flags), (dir, path, flags), -1, FILE, EIO,
+     EROFS, ENOSPC)
+WRAP(int, unlink, (const char *path), (path), -1, FILE, EIO, EROFS, ENOSPC)
+WRAP(int, access, (const char *path, int how), (path, how), -1, FILE, EIO, ENOMEM, EACCES)
+WRAP(char *, fgets, (char *to, int n, FILE *f), (to, n, f), NULL, FILE, ENOMEM, EIO)
+/* Only while the kernel has no random numbers yet, early after its start. */
+WRAP(ssize_t, getrandom, (void *to, size_t n, unsigned flags), (to, n, flags), -1, FILE, EINTR)
 WRAP(int, fchmod, (int fd, mode_t mode), (fd, mode), -1, FILE, EIO, EROFS)
 WRAP(int, flock, (int fd, int how), (fd, how), -1, FILE, ENOLCK)
 WRAP(int, fstat64, (int fd, struct stat *st), (fd, st), -1, FILE, EIO, ENOMEM)
@@ -175,22 +204,42 @@ WRAP(struct dirent *, readdir64, (DIR * d), (d), NULL, FILE, EIO)
 
 WRAP(int, connect, (int fd, const struct sockaddr *to, socklen_t n), (fd, to, n), -1, SOCKET,
      ECONNREFUSED, ENOBUFS, EACCES)
+WRAP(int, setsockopt, (int fd, int level, int name, const void *value, socklen_t n),
+     (fd, level, name, value, n), -1, SOCKET, ENOBUFS, EINVAL)
+WRAP(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *n),
+     (fd, level, name, value, n), -1, SOCKET, ENOBUFS)
 ssize_t __real_send(int fd, const void *from, size_t n, int flags);
 ssize_t __wrap_send(int fd, const void *from, size_t n, int flags);
 
 /* Who may not send any more has no connection any more: his peer will not wait for the rest. */
-ssize_t __wrap_send(int fd, const void *from, size_t n, int flags)
+static int not_sent(int fd)
 {
-	int e;
+	int e = errno;
 
-	if (!FAILS("send", SOCKET, EPIPE, ENOBUFS, ECONNRESET))
-		return __real_send(fd, from, n, flags);
-	e = errno;
-	if (e != ENOBUFS)
+	if (e == EPIPE || e == ECONNRESET)
 		shutdown(fd, SHUT_RDWR);
 	errno = e;
 	return -1;
 }
+
+ssize_t __wrap_send(int fd, const void *from, size_t n, int flags)
+{
+	if (FAILS("send", SOCKET, EPIPE, ENOBUFS, ECONNRESET))
+		return not_sent(fd);
+	return __real_send(fd, from, n, flags);
+}
+
+ssize_t __real_sendfile64(int to, int from, off_t *at, size_t n);
+ssize_t __wrap_sendfile64(int to, int from, off_t *at, size_t n);
+
+/* Of the file, of both, of the socket; EINVAL is of filesystems that have no such thing. */
+ssize_t __wrap_sendfile64(int to, int from, off_t *at, size_t n)
+{
+	if (FAILS("sendfile", SOCKET, EIO, EPIPE, EINVAL, ENOMEM, ECONNRESET, EINTR))
+		return not_sent(to);
+	return __real_sendfile64(to, from, at, n);
+}
+
 WRAP(ssize_t, recv, (int fd, void *to, size_t n, int flags), (fd, to, n, flags), -1, SOCKET,
      ECONNRESET, EIO, EINTR)
 
