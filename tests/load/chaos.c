@@ -412,10 +412,10 @@ static void print_figures(uint64_t files, double seconds)
 	printf("chaos: seed %" PRIu64 ", %.0f s: %u faults (", chaos.seed, seconds, total);
 	for (size_t i = 0; i < KINDS; i++)
 		printf("%s%s %u", i ? ", " : "", kinds[i].name, world.faults[i]);
-	printf("); confirmed: %" PRIu64 " writes, %" PRIu64 " appends, %" PRIu64
+	printf("); confirmed: %" PRIu64 " writes, %" PRIu64 " edits, %" PRIu64 " appends, %" PRIu64
 	       " renames, %" PRIu64 " unlinks, %" PRIu64 " commands; %" PRIu64 " reads, %" PRIu64
 	       " operations failed; %" PRIu64 " files verified; %u losses\n",
-	       sh->tally[T_WRITES], sh->tally[T_APPENDS], sh->tally[T_RENAMES],
+	       sh->tally[T_WRITES], sh->tally[T_EDITS], sh->tally[T_APPENDS], sh->tally[T_RENAMES],
 	       sh->tally[T_UNLINKS], sh->tally[T_COMMANDS], sh->tally[T_READS], sh->tally[T_FAILED],
 	       files, sh->losses);
 }

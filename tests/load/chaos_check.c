@@ -34,6 +34,8 @@ static uint32_t version_at(const char *dir, unsigned thread, const struct slot *
 		return UINT32_MAX;
 	}
 	version = content_version(data, (size_t)n, scratch, thread, s->generation, slot);
+	if (!version && content_is_edit(data, (size_t)n, thread, s, slot))
+		return s->edited;
 	if (!version) {
 		chaos_loss("%s: %zd bytes that are no version of it: %.60s", path, n, data);
 		return UINT32_MAX;

@@ -48,3 +48,50 @@ uint32_t content_version(const char *data, size_t len, char *scratch, unsigned t
 		return 0;
 	return version;
 }
+
+/* What a version's bytes at `at` are, in a file that was made longer without more of them. */
+static bool is_of(const char *data, const char *whole, size_t whole_len, size_t at, size_t end)
+{
+	size_t mid = MIN(MAX(whole_len, at), end);
+
+	if (memcmp(data + at, whole + at, mid - at) != 0)
+		return false;
+	for (size_t i = mid; i < end; i++)
+		if (data[i])
+			return false;
+	return true;
+}
+
+static bool is_mix(const char *data, size_t len, const char *before, size_t before_len,
+		   const char *after, size_t after_len)
+{
+	if (len < MIN(before_len, after_len) || len > MAX(before_len, after_len))
+		return false;
+	for (size_t at = 0; at < len; at += BLOCK) {
+		size_t end = MIN(at + BLOCK, len), mid = MIN(MAX(after_len, at), end);
+
+		if (!is_of(data, before, before_len, at, end) &&
+		    !(is_of(data, after, after_len, at, mid) &&
+		      is_of(data, before, before_len, mid, end)))
+			return false;
+	}
+	return true;
+}
+
+bool content_is_edit(const char *data, size_t len, unsigned thread, const struct slot *s,
+		     unsigned slot)
+{
+	static char before[CONTENT_MAX], after[CONTENT_MAX];
+	uint32_t edited = s->edited;
+	size_t before_len, after_len;
+
+	if (!edited)
+		return false;
+	after_len = content_make(after, thread, s->generation, slot, edited);
+	for (uint32_t v = MAX(s->confirmed, 1u); v < edited; v++) {
+		before_len = content_make(before, thread, s->generation, slot, v);
+		if (is_mix(data, len, before, before_len, after, after_len))
+			return true;
+	}
+	return false;
+}

@@ -18,6 +18,8 @@ enum {
 	RETIRED = 4096,        /* files that were given up after an error, per thread */
 	LINES = 65536,         /* appended, and commands, per thread */
 	CONTENT_MAX = 3 << 20,
+	BLOCK = 512, /* what is written in place begins at one, and ends at one or with the version
+		      */
 };
 
 /* What may be there: some version from confirmed to attempted, whole. */
@@ -32,6 +34,9 @@ struct slot {
 	_Atomic bool absent;    /* there is none, for certain */
 	_Atomic bool may_be_absent;
 	_Atomic bool torn; /* a write() failed: then it may be a part of a version */
+	/* 0, or the version that was written over one in place, not confirmed: then it may have
+	 * parts of both, until one is confirmed. */
+	_Atomic uint32_t edited;
 };
 
 enum fate { FATE_NONE, FATE_UNSURE, FATE_CONFIRMED };
@@ -45,6 +50,7 @@ struct worker {
 
 enum tally {
 	T_WRITES, /* that were confirmed */
+	T_EDITS,
 	T_APPENDS,
 	T_RENAMES,
 	T_UNLINKS,
@@ -90,6 +96,12 @@ size_t content_make(char *buf, unsigned thread, uint32_t generation, unsigned sl
 /* Which version that is, if it is a whole one of that file; else 0. scratch as buf above. */
 uint32_t content_version(const char *data, size_t len, char *scratch, unsigned thread,
 			 uint32_t generation, unsigned slot);
+/*
+ * Whether each block is of the edited version of the slot's file, or of the one that was there: one
+ * from confirmed on, with zeros behind its end. From one thread.
+ */
+bool content_is_edit(const char *data, size_t len, unsigned thread, const struct slot *s,
+		     unsigned slot);
 /* The name of a slot's file: one of two. */
 void slot_name(char *name, size_t size, uint32_t generation, unsigned slot, bool second);
 

@@ -15,6 +15,8 @@
 #include "clock.h"
 #include "io.h"
 
+enum { PIECES = 24 };
+
 static char content[CONTENT_MAX], other[CONTENT_MAX], got[CONTENT_MAX + 1];
 static struct worker *me;
 static unsigned thread;
@@ -52,6 +54,15 @@ static bool went_well(ssize_t r)
 	/* There is no mount, or no sandbox: nothing is gained by asking at once. */
 	usleep((useconds_t)below(50000));
 	return false;
+}
+
+static bool put_piece(int fd, const char *path, const char *data, size_t len, size_t at,
+		      size_t piece)
+{
+	size_t n = MIN(piece, len - at);
+
+	doing("write", path);
+	return went_well(pwrite(fd, data + at, n, (off_t)at) == (ssize_t)n ? 0 : -1);
 }
 
 static void path_of(char *path, size_t size, const struct slot *s, unsigned slot, bool second)
@@ -92,6 +103,48 @@ static bool put(const char *path, const char *data, size_t len, int flags, bool 
 	return synced || (ok && closed);
 }
 
+/*
+ * Likewise over what is there, in pieces in any order, of which one may be the file's new
+ * end. ret_opened: it may have been changed.
+ */
+static bool put_in_place(const char *path, const char *data, size_t len, bool *ret_opened)
+{
+	size_t piece = (len / (1 + below(PIECES - 1)) / BLOCK + 1) * BLOCK;
+	unsigned order[PIECES], n = (unsigned)((len + piece - 1) / piece), cut;
+	bool synced = false, ok = true, closed;
+	int fd;
+
+	doing("open to edit", path);
+	fd = open(path, (below(2) ? O_RDWR : O_WRONLY) | O_CLOEXEC);
+	*ret_opened = fd >= 0;
+	if (!went_well(fd))
+		return false;
+	for (unsigned i = 0; i < n; i++) {
+		unsigned j = (unsigned)below(i + 1);
+
+		order[i] = order[j];
+		order[j] = i;
+	}
+	cut = (unsigned)below(n + 1);
+	for (unsigned i = 0; ok && i <= n; i++) {
+		if (i == cut) {
+			doing("ftruncate", path);
+			ok = went_well(ftruncate(fd, (off_t)len));
+		}
+		if (ok && i < n)
+			ok = put_piece(fd, path, data, len, order[i] * piece, piece);
+		if (ok && !below(i < n ? 16 : 4)) {
+			doing("fsync", path);
+			synced = went_well(fsync(fd)) && i == n;
+		}
+		if (!below(8))
+			usleep((useconds_t)below(200000)); /* some of it is written down */
+	}
+	doing("close", path);
+	closed = went_well(close(fd));
+	return synced || (ok && closed);
+}
+
 /* The file is given up: what it may be is known and does not change any more. */
 static void retire(unsigned slot)
 {
@@ -110,6 +163,7 @@ static void retire(unsigned slot)
 	s->generation++;
 	s->confirmed = s->attempted = s->floor = 0;
 	s->elsewhere = s->unsure = s->absent = s->may_be_absent = s->torn = false;
+	s->edited = 0;
 	s->moves++;
 }
 
@@ -137,8 +191,37 @@ static void do_write(unsigned slot)
 	if (!ok || torn)
 		return;
 	s->confirmed = version;
+	s->edited = 0;
 	s->may_be_absent = false;
 	count(T_WRITES);
+}
+
+/* Writes over what is there, without emptying it first: what is not confirmed may be in part. */
+static void do_edit(unsigned slot)
+{
+	struct slot *s = &chaos.shared->slots[thread][slot];
+	uint32_t version = s->attempted + 1;
+	bool ok, opened;
+	char path[512];
+	size_t len;
+
+	if (!s->confirmed || s->may_be_absent || s->edited)
+		return;
+	len = content_make(content, thread, s->generation, slot, version);
+	path_of(path, sizeof(path), s, slot, s->elsewhere);
+	s->moves++;
+	s->attempted = version;
+	ok = put_in_place(path, content, len, &opened);
+	if (ok) {
+		s->confirmed = version;
+		count(T_EDITS);
+	} else if (opened) {
+		s->edited = version;
+	}
+	s->moves++;
+	/* Or the next write goes over whatever it is. */
+	if (!ok && opened && below(2))
+		retire(slot);
 }
 
 /* As editors do: another name, then that in place of the old one. */
@@ -167,6 +250,7 @@ static void do_save(unsigned slot)
 		return;
 	}
 	s->confirmed = version;
+	s->edited = 0;
 	s->may_be_absent = false;
 	count(T_WRITES);
 }
@@ -209,7 +293,7 @@ static void do_unlink(unsigned slot)
 	if (ok) {
 		s->absent = true;
 		s->floor = s->attempted;
-		s->confirmed = 0;
+		s->confirmed = s->edited = 0;
 		count(T_UNLINKS);
 	}
 	s->moves++;
@@ -250,12 +334,14 @@ void chaos_writer(unsigned number, struct worker *w)
 {
 	begin(number, w);
 	while (!chaos.shared->stop) {
-		unsigned slot = (unsigned)below(SLOTS), what = (unsigned)below(20);
+		unsigned slot = (unsigned)below(SLOTS), what = (unsigned)below(24);
 
 		if (what < 8)
 			do_write(slot);
 		else if (what < 11)
 			do_save(slot);
+		else if (what >= 20)
+			do_edit(slot);
 		else if (what < 15)
 			do_append();
 		else if (what < 18)
@@ -343,7 +429,9 @@ static void do_read(void)
 	if (n < 0 || s->torn || s->attempted != attempted)
 		return;
 	version = content_version(got, (size_t)n, other, thread, generation, slot);
-	if (!version)
+	if (!version && content_is_edit(got, (size_t)n, thread, s, slot))
+		count(T_READS);
+	else if (!version)
 		chaos_loss("%s: %zd bytes that are no version of it: %.60s", path, n, got);
 	else if (version < confirmed)
 		chaos_loss("%s: version %u was read, %u was confirmed before", path, version,
