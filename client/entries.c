@@ -320,6 +320,53 @@ int fs_stat_parse(const char *text, size_t len, struct fs_stat *ret)
 	return 0;
 }
 
+size_t entries_find_len(const char *bytes, size_t len, size_t max)
+{
+	size_t at = 0;
+
+	for (uint64_t n = 2 * (uint64_t)max; n > 0 && at < len;
+	     n--) { /* each ends with its second NUL */
+		const char *nul = memchr(bytes + at, '\0', len - at);
+
+		at = nul ? (size_t)(nul - bytes) + 1 : len;
+	}
+	return at;
+}
+
+int mode_parse(const char *text, size_t len, mode_t *ret)
+{
+	const char *newline = len ? memchr(text, '\n', len) : NULL;
+	struct cursor c = cursor_of(text, newline ? (size_t)(newline - text) : 0);
+	mode_t mode = (mode_t)take_number(&c, 8, 07777);
+
+	if (!at_end(&c))
+		return -EBADMSG;
+	*ret = mode;
+	return 0;
+}
+
+int copied_parse(const char *text, size_t len, uint64_t *ret)
+{
+	static const char unit[] = " byte";
+	const char *newline;
+	struct cursor c;
+	uint64_t n;
+
+	while (len > 0 && text[len - 1] == '\n')
+		len--;
+	newline = len ? memrchr(text, '\n', len) : NULL;
+	if (newline) {
+		len -= (size_t)(newline + 1 - text);
+		text = newline + 1;
+	}
+	c = cursor_of(text, len);
+	n = take_number(&c, 10, UINT64_MAX);
+	if (c.bad || (size_t)(c.end - c.p) < strlen(unit) || memcmp(c.p, unit, strlen(unit)) != 0)
+		return -EBADMSG;
+	*ret = n;
+	return 0;
+}
+
 /* ---- JSON ---- */
 
 static int take_digits(struct cursor *c, size_t n)

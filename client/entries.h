@@ -72,6 +72,8 @@ void entries_release(struct entries *e);
 /* For several starting points, ./a ./b: the whole path, whose "./" is not taken over. */
 #define ENTRIES_TREES_FORMAT "%y %m %s %b %i %D %n %U %G %T@ %C@ %p\\0%l\\0"
 int entries_parse_find(struct entries *e, const char *bytes, size_t len, bool recursive) MUST_CHECK;
+/* The bytes of that output that the first max entries have, complete or not. */
+size_t entries_find_len(const char *bytes, size_t len, size_t max);
 
 /*
  * `data` of /v1/file/list for the directory dir: attributes marked partial.
@@ -93,6 +95,15 @@ struct fs_stat {
 /* One line of stat -f with this format. Returns 0 or -EBADMSG. */
 #define FS_STAT_FORMAT "%S %b %f %a %c %d %l"
 int fs_stat_parse(const char *text, size_t len, struct fs_stat *ret) MUST_CHECK;
+
+/* The first line: a mode as stat's %a prints it, octal. Returns 0 or -EBADMSG. */
+int mode_parse(const char *text, size_t len, mode_t *ret) MUST_CHECK;
+
+/*
+ * dd's last line: "5 bytes copied, …" or "1048576 bytes (1.0 MB, …) copied, …".
+ * Returns 0 or -EBADMSG.
+ */
+int copied_parse(const char *text, size_t len, uint64_t *ret) MUST_CHECK;
 
 /*
  * Whether name is one path component that a directory can hold: not "", ".",

@@ -12,6 +12,7 @@
 #include <utlist.h>
 
 #include "clock.h"
+#include "content_range.h"
 #include "exchange_i.h"
 #include "log.h"
 #include "traffic.h"
@@ -177,52 +178,6 @@ const char *exchange_said(const struct exchange *x, const char *header)
 	return x->wire ? wire_said(x->wire, header) : exchange_curl_said(x, header);
 }
 
-/* Digits at *at, and the character behind them; -1 if it is not that. */
-static int64_t take_number(const char **at, char end)
-{
-	const char *p = *at;
-	int64_t n = 0;
-
-	if (*p < '0' || *p > '9')
-		return -1;
-	for (; *p >= '0' && *p <= '9'; p++) {
-		if (n > (INT64_MAX - 9) / 10)
-			return -1;
-		n = n * 10 + (*p - '0');
-	}
-	if (*p != end)
-		return -1;
-	*at = p + (end != '\0');
-	return n;
-}
-
-/* "bytes 5-9/20"; a star stands for what is not known. By hand: every jump has one. */
-static void parse_content_range(struct exchange *x)
-{
-	const char *p = exchange_said(x, "Content-Range");
-	int64_t first, last, total;
-
-	x->range_start = x->range_total = -1;
-	if (!p || strncmp(p, "bytes ", 6) != 0)
-		return;
-	p += 6;
-	p += strspn(p, " ");
-	if (strncmp(p, "*/", 2) == 0) {
-		p += 2;
-		x->range_total = take_number(&p, '\0');
-		return;
-	}
-	first = take_number(&p, '-');
-	last = first >= 0 ? take_number(&p, '/') : -1;
-	if (last < first || last < 0)
-		return;
-	total = take_number(&p, '\0');
-	if (total > last)
-		x->range_total = total;
-	if (total > last || strcmp(p, "*") == 0)
-		x->range_start = first;
-}
-
 int exchange_decide(struct exchange *x, int err, const char *words)
 {
 	x->error = err;
@@ -234,10 +189,13 @@ static void read_header(struct exchange *x)
 {
 	const char *coding = exchange_said(x, "Transfer-Encoding");
 	const char *packed = exchange_said(x, "Content-Encoding");
+	struct content_range range;
 
 	x->status = x->wire ? wire_status(x->wire) : exchange_curl_status(x);
 	x->content_length = x->wire ? wire_length(x->wire) : exchange_curl_length(x);
-	parse_content_range(x);
+	range = content_range_parse(exchange_said(x, "Content-Range"));
+	x->range_start = range.start;
+	x->range_total = range.total;
 	/* libcurl would unpack others, which nobody asked for: a few bytes can become gigabytes. */
 	if (coding && strcasecmp(coding, "chunked") != 0)
 		exchange_decide(x, -EBADMSG, "unknown transfer encoding");

@@ -114,58 +114,22 @@ static bool is_missing(const struct posix_run *run)
 	return err == -EOPNOTSUPP && run->out.len == 0 && !begins(run->err.data ?: "", "find: '");
 }
 
-/*
- * find ends with 1 whatever went wrong. Returns the errno if it was find itself
- * (the directory cannot be read, the output cannot be written), 0 if it was
- * something below: ret_incomplete, unless that was only taken away before find
- * could look at it. Names below are quoted and begin with a dot and a slash: no
- * line about one can look like find's own. The first line may have lost its
- * beginning; that is one of many, so it is about something below.
- */
-static int judge(const struct posix_run *run, bool *ret_incomplete)
-{
-	const char *line = run->err.data ?: "";
-
-	for (const char *end; *line; line = *end ? end + 1 : end) {
-		int err;
-
-		end = strchrnul(line, '\n');
-		err = status_from_command(line, (size_t)(end - line), run->exit_code);
-		if (begins(line, "find: ") && !begins(line, "find: './"))
-			return err;
-		if (err != -ENOENT)
-			*ret_incomplete = true;
-	}
-	return 0;
-}
-
-/* What was asked for, however much was sent: each entry ends with its second NUL. */
-static size_t wanted(const struct list_op *o)
-{
-	const char *p = o->run.out.data, *end = p + o->run.out.len;
-
-	if (!o->max || o->run.out.len == 0)
-		return o->run.out.len;
-	for (uint64_t n = 2 * (uint64_t)o->max; n > 0 && p < end; n--) {
-		const char *nul = memchr(p, 0, (size_t)(end - p));
-
-		p = nul ? nul + 1 : end;
-	}
-	return (size_t)(p - o->run.out.data);
-}
-
 static void take_found(struct list_op *o)
 {
 	struct posix_run *run = &o->run;
 	struct entries e CLEANUP_ENTRIES = { 0 };
-	int r = 0;
+	size_t len = run->out.len;
+	int r;
 
-	r = forgive_excess(&e, entries_parse_find(&e, run->out.data, wanted(o), o->depth != 1));
+	if (o->max) /* however much was sent */
+		len = entries_find_len(run->out.data, len, o->max);
+	r = forgive_excess(&e, entries_parse_find(&e, run->out.data, len, o->depth != 1));
 	/* What find says when its reader has enough is of no interest. */
 	if (o->max && e.n + e.dropped >= o->max)
 		e.truncated = true;
 	else if (r == 0 && run->exit_code)
-		r = judge(run, &e.incomplete);
+		r = status_from_find(run->err.data ?: "", run->err.len, run->exit_code,
+				     &e.incomplete);
 	if (r)
 		op_finish_with(&o->op, r, answer_printable(run->err.data ?: "", run->err.len));
 	else

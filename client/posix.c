@@ -475,31 +475,12 @@ void sandbox_copy(struct sandbox *sb, struct call *call, const char *from, const
 	submit(sb, call, &script, &kind, NULL);
 }
 
-/* dd's last line: "5 bytes copied, …" or "1048576 bytes (1.0 MB, …) copied, …". */
-static int parse_copied(const struct buf *err, uint64_t *ret)
-{
-	const char *line = err->data ?: "", *newline;
-	size_t len = err->len;
-	char *rest;
-
-	while (len > 0 && line[len - 1] == '\n')
-		len--;
-	newline = len ? memrchr(line, '\n', len) : NULL;
-	if (newline)
-		line = newline + 1;
-	if (*line < '0' || *line > '9')
-		return -EBADMSG;
-	errno = 0;
-	*ret = strtoull(line, &rest, 10);
-	return errno || strncmp(rest, " byte", 5) != 0 ? -EBADMSG : 0;
-}
-
 static void on_range_copied(struct posix_run *run, int err)
 {
 	uint64_t copied;
 
 	if (succeeded(run, err)) {
-		err = parse_copied(&run->err, &copied);
+		err = copied_parse(run->err.data, run->err.len, &copied);
 		if (err == 0)
 			*(uint64_t *)op_of(run)->ret = copied;
 	}

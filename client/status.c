@@ -390,3 +390,35 @@ int status_from_command(const char *err, size_t len, int exit_code)
 	}
 	return -EIO;
 }
+
+static bool begins(const char *s, size_t len, const char *with)
+{
+	return len >= strlen(with) && memcmp(s, with, strlen(with)) == 0;
+}
+
+/*
+ * Names below are quoted and begin with a dot and a slash: no line about one can look like
+ * find's own. The first line may have lost its beginning; that is one of many, so it is about
+ * something below.
+ */
+int status_from_find(const char *err, size_t len, int exit_code, bool *ret_incomplete)
+{
+	bool incomplete = false;
+
+	while (len > 0) {
+		const char *newline = memchr(err, '\n', len);
+		size_t n = newline ? (size_t)(newline - err) : len;
+		int found = status_from_command(err, n, exit_code);
+
+		if (begins(err, n, "find: ") && !begins(err, n, "find: './"))
+			return found;
+		if (found != -ENOENT)
+			incomplete = true;
+		n += newline != NULL;
+		err += n;
+		len -= n;
+	}
+	if (incomplete)
+		*ret_incomplete = true;
+	return 0;
+}

@@ -42,3 +42,11 @@ int status_from_message(const char *message);
  * for a tool or an option that is not there (126 and 127 whatever it said).
  */
 int status_from_command(const char *err, size_t len, int exit_code);
+
+/*
+ * The same of find, started at "." or at "./name", which ends with 1 whatever went wrong. The
+ * errno if it was find itself (the directory cannot be read, the output cannot be written), 0 if it
+ * was something below: then ret_incomplete becomes true, unless that was only taken away
+ * before find could look at it.
+ */
+int status_from_find(const char *err, size_t len, int exit_code, bool *ret_incomplete) MUST_CHECK;

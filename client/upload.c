@@ -145,14 +145,10 @@ static void fail(struct upload_op *o, int err, char *message)
 static void learn_mode(struct upload_op *o)
 {
 	const struct buf *out = &o->run.out;
-	char *end;
-	unsigned long mode;
+	mode_t mode;
 
-	if (o->op.sb->features.mode || out->len == 0)
-		return;
-	mode = strtoul(out->data, &end, 8);
-	if (*end == '\n' && mode <= 07777)
-		o->op.sb->features.mode = S_IFREG | (mode_t)mode;
+	if (!o->op.sb->features.mode && mode_parse(out->data, out->len, &mode) == 0)
+		o->op.sb->features.mode = S_IFREG | mode;
 }
 
 static void on_placed(struct posix_run *run, int err)

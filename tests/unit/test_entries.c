@@ -460,6 +460,60 @@ static void fs_stat_lines(void **state)
 	assert_int_equal(f.block_size, UINT64_MAX);
 }
 
+static void modes(void **state)
+{
+	static const char *const bad[] = { "",      "644",    "\n",   "10000\n",
+					   "648\n", " 644\n", "-1\n", "0x1\n" };
+	mode_t mode = 1;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(mode_parse(bad[i], strlen(bad[i]), &mode), -EBADMSG);
+	assert_int_equal(mode_parse(NULL, 0, &mode), -EBADMSG);
+	assert_int_equal(mode, 1);
+	assert_int_equal(mode_parse("4755\n1\n", 7, &mode), 0);
+	assert_int_equal(mode, 04755);
+}
+
+static void copied(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t want;
+	} rows[] = {
+		{ "5 bytes copied, 0.1 s, 50 B/s", 5 },
+		{ "1 byte copied, 0.1 s, 10 B/s\n\n", 1 },
+		{ "0+1 records in\n0+1 records out\n1048576 bytes (1.0 MB, 1.0 MiB) copied\n",
+		  1048576 },
+		{ "18446744073709551615 bytes", UINT64_MAX },
+	};
+	static const char *const bad[] = {
+		"",         "\n",       "5",     "5 ",         "5 byt",
+		"-5 bytes", " 5 bytes", "bytes", "5 bytes\nx", "18446744073709551616 bytes",
+	};
+	uint64_t n = 7;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(copied_parse(bad[i], strlen(bad[i]), &n), -EBADMSG);
+	assert_int_equal(copied_parse(NULL, 0, &n), -EBADMSG);
+	assert_int_equal(n, 7);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		assert_int_equal(copied_parse(rows[i].text, strlen(rows[i].text), &n), 0);
+		assert_int_equal(n, rows[i].want);
+	}
+}
+
+static void first_entries(void **state)
+{
+	static const char bytes[] = "a\0b\0c\0d\0e";
+
+	assert_int_equal(entries_find_len(bytes, 9, 0), 0);
+	assert_int_equal(entries_find_len(bytes, 9, 1), 4);
+	assert_int_equal(entries_find_len(bytes, 9, 2), 8);
+	assert_int_equal(entries_find_len(bytes, 9, 3), 9);
+	assert_int_equal(entries_find_len(bytes, 3, 1), 3);
+	assert_int_equal(entries_find_len(NULL, 0, 1), 0);
+}
+
 /* ---- the real tools ---- */
 
 static char scratch[] = "/tmp/test_entries.XXXXXX";
@@ -719,6 +773,9 @@ int main(void)
 		cmocka_unit_test(stat_times),
 		cmocka_unit_test(stat_refuses),
 		cmocka_unit_test(fs_stat_lines),
+		cmocka_unit_test(modes),
+		cmocka_unit_test(copied),
+		cmocka_unit_test(first_entries),
 		cmocka_unit_test_setup_teardown(real_tools_and_odd_files, make_scratch,
 						remove_scratch),
 		cmocka_unit_test(real_stat_of_a_filesystem),

@@ -489,6 +489,37 @@ static void command_output_without_end(void **state)
 	assert_int_equal(status_from_command(err, len, 1), -EEXIST);
 }
 
+/* What is below the directory is no reason for it to fail, what find itself says is. */
+static void find_words(void **state)
+{
+	static const struct {
+		const char *text;
+		int want;
+		bool incomplete;
+	} rows[] = {
+		{ "", 0, false },
+		{ "find: './a': No such file or directory\n", 0, false },
+		{ "find: './a': Permission denied\n", 0, true },
+		{ "find: './a': Permission denied", 0, true },
+		{ "nd: './a': Permission denied\nfind: './b': No such file or directory\n", 0,
+		  true },
+		{ "find: '.': Permission denied\n", -EACCES, false },
+		{ "find: write error: No space left on device\n", -ENOSPC, false },
+		{ "find: './a': Permission denied\nfind: '.': Input/output error\n", -EIO, false },
+		{ "find: './find: x': No such file or directory\n", 0, false },
+		{ "find: whatever", -EIO, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		bool incomplete = false;
+
+		assert_int_equal(
+			status_from_find(rows[i].text, strlen(rows[i].text), 1, &incomplete),
+			rows[i].want);
+		assert_int_equal(incomplete, rows[i].incomplete);
+	}
+}
+
 static char scratch[] = "/tmp/test_status.XXXXXX";
 
 static int make_scratch(void **state)
@@ -582,6 +613,7 @@ int main(void)
 		cmocka_unit_test(command_phrases),
 		cmocka_unit_test(command_exit_codes),
 		cmocka_unit_test(command_output_without_end),
+		cmocka_unit_test(find_words),
 		cmocka_unit_test_setup_teardown(command_errors_of_real_tools, make_scratch,
 						remove_scratch),
 	};
