@@ -16,10 +16,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "answer.h"
 #include "jsonw.h"
 #include "lock.h"
 #include "log.h"
+#include "provisioner_answer.h"
 #include "redact.h"
 #include "request.h"
 #include "status.h"
@@ -172,18 +172,7 @@ static struct question *question_new(struct backend *base, struct backend_op *op
 	return q;
 }
 
-/* ---- what an answer says ---- */
-
-/* FastAPI's own 404 is the word of a server without such a route, and not of a provisioner. */
-static bool says_gone(const struct response *r)
-{
-	char *words CLEANUP_FREE = NULL;
-
-	if (r->status != 404 || r->body.len == 0 || r->body.data[0] != '{')
-		return false;
-	words = response_words(r);
-	return words && strcasecmp(words, "Not Found") != 0;
-}
+/* ---- what an answer says: provisioner_answer.c ---- */
 
 /* Anything but a 2xx that came whole. Returns whether the question has ended with it. */
 static bool failed(struct question *q)
@@ -219,46 +208,6 @@ static bool failed(struct question *q)
 static void nonsense(struct question *q, const char *what)
 {
 	fail(q, -EBADMSG, "the provisioner's answer makes no sense: %s", what);
-}
-
-/* Of one sandbox in an answer: where it is. NULL if that cannot be used. */
-static char *url_of(const cJSON *item)
-{
-	const char *said = answer_str(item, "sandbox_url"), *why;
-	char *url = NULL;
-
-	if (!said || url_tidy(said, &url, &why) < 0)
-		return NULL;
-	/* No pod is there, but what a cloud tells its machines in confidence. */
-	if (url_is_link_local(url)) {
-		free(url);
-		return NULL;
-	}
-	return url;
-}
-
-enum health { RUNNING, DEAD, COMING, UNSURE };
-
-/*
- * Pods are made to be restarted for ever, so one that ended was evicted. NotFound is
- * also said when the pod's state could not be read.
- */
-static enum health health_of(const char *phase)
-{
-	static const struct {
-		const char *phase;
-		enum health health;
-	} rows[] = {
-		{ "Running", RUNNING },
-		{ "Pending", COMING },
-		{ "Failed", DEAD },
-		{ "Succeeded", DEAD },
-	};
-
-	for (size_t i = 0; phase && i < ARRAY_SIZE(rows); i++)
-		if (strcmp(phase, rows[i].phase) == 0)
-			return rows[i].health;
-	return UNSURE;
 }
 
 /* ---- one sandbox, as the answer to GET and POST describes it ---- */
@@ -364,36 +313,24 @@ static void ask_pod(struct question *q)
 /* Takes a 2xx apart. */
 static void on_described(struct question *q)
 {
-	struct answer a CLEANUP_ANSWER = { 0 };
-	struct response *r = &q->response;
-	const char *id, *phase;
-	enum health health;
+	enum provisioner_health health;
+	const char *why = NULL;
+	char *url = NULL;
 
-	if (r->body.len == 0 || answer_decode(&a, r->status, r->body.data, r->body.len) < 0) {
-		nonsense(q, "it is not JSON");
-		return;
-	}
-	id = answer_str(a.root, "sandbox_id");
-	if (!id || strcmp(id, q->id) != 0) {
-		nonsense(q, "it is about another sandbox");
+	if (provisioner_read_one(&q->response, q->id, &url, &health, &why) < 0) {
+		nonsense(q, why);
 		return;
 	}
 	free(q->url);
-	q->url = url_of(a.root);
-	if (!q->url) {
-		nonsense(q, "it has no usable sandbox_url");
-		return;
-	}
-	phase = answer_str(a.root, "status");
-	health = health_of(phase);
+	q->url = url;
 	/* A pod that is coming is no reason to give it up, nor to call it alive. */
-	if (q->kind == IS_ALIVE && health == COMING)
+	if (q->kind == IS_ALIVE && health == PROVISIONER_COMING)
 		fail(q, -EAGAIN, "its pod is being started");
-	else if (health == RUNNING || health == COMING)
+	else if (health == PROVISIONER_RUNNING || health == PROVISIONER_COMING)
 		on_alive(q);
-	else if (health == DEAD)
+	else if (health == PROVISIONER_DEAD)
 		on_dead(q);
-	else if (q->kind != IS_ALIVE && phase && strcmp(phase, "NotFound") != 0)
+	else if (health == PROVISIONER_STRANGE && q->kind != IS_ALIVE)
 		found(q);
 	else
 		ask_pod(q);
@@ -403,7 +340,7 @@ static void on_got(struct call *call)
 {
 	struct question *q = call->ctx;
 
-	if (call->error == 0 && says_gone(&q->response)) {
+	if (call->error == 0 && provisioner_says_gone(&q->response)) {
 		if (q->kind == IS_ALIVE)
 			settle_alive(q, false);
 		else
@@ -468,7 +405,7 @@ static void on_deleted(struct call *call)
 {
 	struct question *q = call->ctx;
 
-	if (call->error == 0 && says_gone(&q->response))
+	if (call->error == 0 && provisioner_says_gone(&q->response))
 		finish(q, 0, NULL);
 	else if (!failed(q))
 		finish(q, 0, NULL);
@@ -484,50 +421,19 @@ static void provisioner_destroy(struct backend *b, struct backend_op *op, const 
 
 /* ---- list ---- */
 
-/* What cannot be one of ours, or cannot be used, is left out. */
-static bool read_item(const cJSON *item, struct place *to)
-{
-	const char *id = answer_str(item, "sandbox_id");
-	struct place p = { 0 };
-
-	if (!id || !*id || strlen(id) > SANDBOX_ID_LEN)
-		return false;
-	p.url = url_of(item);
-	if (!p.url)
-		return false;
-	snprintf(p.id, sizeof(p.id), "%s", id);
-	*to = p;
-	return true;
-}
-
 static void on_listed(struct call *call)
 {
 	struct question *q = call->ctx;
-	struct answer a CLEANUP_ANSWER = { 0 };
-	struct response *r = &q->response;
-	const cJSON *items, *item;
-	int n;
+	const char *why = NULL;
+	int r;
 
 	if (failed(q))
 		return;
-	if (r->body.len == 0 || answer_decode(&a, r->status, r->body.data, r->body.len) < 0) {
-		nonsense(q, "it is not JSON");
-		return;
-	}
-	items = cJSON_GetObjectItemCaseSensitive(a.root, "sandboxes");
-	if (!cJSON_IsArray(items)) {
-		nonsense(q, "it has no list of sandboxes");
-		return;
-	}
-	n = cJSON_GetArraySize(items);
-	q->op->places = calloc((size_t)MAX(n, 1), sizeof(*q->op->places));
-	if (!q->op->places) {
-		finish(q, -ENOMEM, NULL);
-		return;
-	}
-	cJSON_ArrayForEach (item, items)
-		q->op->nplaces += read_item(item, &q->op->places[q->op->nplaces]);
-	finish(q, 0, NULL);
+	r = provisioner_read_list(&q->response, &q->op->places, &q->op->nplaces, &why);
+	if (r < 0 && why)
+		nonsense(q, why);
+	else
+		finish(q, r, NULL);
 }
 
 static void provisioner_list(struct backend *b, struct backend_op *op)
