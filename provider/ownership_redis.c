@@ -154,6 +154,7 @@ static int read_owner(struct request *q, const redisReply *reply)
 	if (reply->type == REDIS_REPLY_NIL)
 		return 0;
 	if (reply->type != REDIS_REPLY_STRING || reply->len <= 4 ||
+	    memchr(reply->str, '\0', reply->len) ||
 	    (memcmp(reply->str, "own:", 4) != 0 && memcmp(reply->str, "del:", 4) != 0)) {
 		snprintf(q->why, WHY_MAX, "%s holds something else than a lease", q->key);
 		return -EBADMSG;

@@ -394,6 +394,12 @@ static void test_what_is_no_lease_is_no_answer(void **state)
 	wait_for(&q);
 	assert_int_equal(q.op.error, -EBADMSG);
 	ownership_op_clear(&q.op);
+	/* the beginning of which is a name */
+	redis_do(&f->redis, "EVAL %s 1 %s", "return redis.call('SET', KEYS[1], 'own:a\\0b')", KEY);
+	begin(&q, f->me, OWNERSHIP_LOOK, ID);
+	wait_for(&q);
+	assert_int_equal(q.op.error, -EBADMSG);
+	ownership_op_clear(&q.op);
 	redis_do(&f->redis, "DEL %s", KEY);
 	redis_do(&f->redis, "HSET %s a b", KEY);
 	assert_int_equal(get(f->me, OWNERSHIP_LOOK), NO_ANSWER);
