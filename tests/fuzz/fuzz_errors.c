@@ -46,6 +46,28 @@ static void check_words(const char *s, size_t len)
 	check(status_from_errno_name(s), true, strcmp(s, "ENOENT") == 0);
 }
 
+/* Whether a line begins as find does, but not with a name below the directory. */
+static bool has_own_line(const char *bytes, size_t len)
+{
+	for (size_t i = 0; i + 6 <= len; i++)
+		if ((i == 0 || bytes[i - 1] == '\n') && memcmp(bytes + i, "find: ", 6) == 0 &&
+		    (i + 9 > len || memcmp(bytes + i + 6, "'./", 3) != 0))
+			return true;
+	return false;
+}
+
+/* Nothing that find says of what is below the directory is taken for the directory's own end. */
+static void check_find(const char *bytes, size_t len, int exit_code)
+{
+	bool incomplete = false;
+	int r = status_from_find(bytes, len, exit_code, &incomplete);
+
+	check(r, true, says_missing(bytes, len));
+	assert(r == 0 || !incomplete);
+	assert((r < 0) == has_own_line(bytes, len));
+	assert(len == 0 || r < 0 || incomplete || says_missing(bytes, len));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *words CLEANUP_FREE = NULL, *bytes CLEANUP_FREE = NULL;
@@ -65,5 +87,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_words(words, strlen(words));
 	memcpy(bytes, data, size);
 	check(status_from_command(bytes, size, exit_code), false, says_missing(bytes, size));
+	check_find(bytes, size, exit_code);
 	return 0;
 }

@@ -1,4 +1,7 @@
-/* What find and stat print: one byte says whether recursively, the rest is the output. */
+/*
+ * What find, stat and dd print: one byte says whether recursively and how many entries are wanted,
+ * the rest is the output.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -70,6 +73,39 @@ static void read_find(const char *bytes, size_t len, bool recursive)
 	check_again(&e, recursive);
 }
 
+/* The first entries of an output are those that it begins with. */
+static void read_first(const char *bytes, size_t len, size_t max, bool recursive)
+{
+	struct entries all CLEANUP_ENTRIES = { 0 }, first CLEANUP_ENTRIES = { 0 };
+	size_t n = entries_find_len(bytes, len, max);
+	int whole = entries_parse_find(&all, bytes, len, recursive), r;
+
+	assert(n <= len && (n == 0) == (len == 0 || max == 0));
+	assert(entries_find_len(bytes, n, max) == n);
+	r = entries_parse_find(&first, bytes, n, recursive);
+	assert(first.n + first.dropped <= max);
+	/* one whose type is a NUL has three, but is none that is kept */
+	assert(r == 0 || whole < 0 || all.dropped > 0);
+	assert(first.n <= all.n && first.dropped <= all.dropped);
+	for (size_t i = 0; i < first.n; i++)
+		assert(strcmp(first.v[i].name, all.v[i].name) == 0);
+}
+
+/* What other tools print: modes, how much was copied. */
+static void read_numbers(const char *bytes, size_t len)
+{
+	mode_t mode = 0;
+	uint64_t copied = 0;
+	int r = mode_parse(bytes, len, &mode);
+
+	assert(r == 0 || r == -EBADMSG);
+	assert(r == 0 ? memchr(bytes, '\n', len) != NULL : mode == 0);
+	assert((mode & ~(mode_t)07777) == 0);
+	r = copied_parse(bytes, len, &copied);
+	assert(r == 0 || r == -EBADMSG);
+	assert(r == 0 ? memmem(bytes, len, " byte", 5) != NULL : copied == 0);
+}
+
 static void read_stat(const char *bytes, size_t len)
 {
 	struct attr a = { .mode = S_IFREG };
@@ -93,6 +129,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(bytes, data + 1, size - 1);
 	bytes[size - 1] = '\xff';
 	read_find(bytes, size - 1, data[0] & 1);
+	read_first(bytes, size - 1, data[0] >> 1, data[0] & 1);
 	read_stat(bytes, size - 1);
+	read_numbers(bytes, size - 1);
 	return 0;
 }
