@@ -173,7 +173,7 @@ except OSError as e:
 @test "answers with changed bytes: every call comes back, nothing leads out" {
 	local seconds=${FUZZ_SECONDS:-6} seed=${FUZZ_SEED:-$((RANDOM * 32768 + RANDOM))}
 
-	echo "seed $seed"
+	echo "seed $seed, $DIALECT"
 	expect_errors
 	hostile_mount mutate "$seed"
 	timeout -k 5 $((seconds + 60 * SLOW)) "$PYTHON" -B "$SANDBOXD_ROOT/tests/lib/workload.py" "$W" \
@@ -181,7 +181,7 @@ except OSError as e:
 	cat "$T/work.out"
 	kill -0 "$MOUNT_PID"
 	grep -c mutated "$T/hostile.out"
-	echo "# seed $seed: $(cat "$T/work.out"), $(grep -c mutated "$T/hostile.out") answers changed" >&3
+	echo "# seed $seed, $DIALECT: $(cat "$T/work.out"), $(grep -c mutated "$T/hostile.out") answers changed" >&3
 	cat "$W/.ctl/status" >"$T/status"
 	LC_ALL=C refute grep -lP '[\x00-\x08\x0b-\x1f\x7f]' "$T/status" "$LOG"
 	[ "$(wc -l <"$LOG")" -lt 2000 ]
