@@ -98,6 +98,30 @@ static bool is_passing(const struct feed *f, int err)
 	return err == -EAGAIN || err == -ETIMEDOUT;
 }
 
+/*
+ * The sandbox does not answer: whoever waits is told. What is under way may have arrived, and is
+ * sent again until it has, as what comes next goes behind it; of the others nothing was sent.
+ */
+static void tell_late(struct command *c)
+{
+	struct feed *f, *next;
+
+	DL_FOREACH_SAFE (c->feeds, f, next) {
+		struct job_ask *a = f->asker;
+
+		if (!a)
+			continue;
+		if (f != c->feeds) {
+			finish(f, -ETIMEDOUT);
+			continue;
+		}
+		f->asker = NULL;
+		f->len = f->at + next_len(f);
+		a->feed = NULL;
+		a->done(a, -ETIMEDOUT);
+	}
+}
+
 static void on_fed(struct call *call)
 {
 	struct feed *f = call->ctx;
@@ -112,6 +136,8 @@ static void on_fed(struct call *call)
 		f->at += next_len(f);
 		f->pause_ms = 0;
 	}
+	if (err == -ETIMEDOUT)
+		tell_late(c);
 	if (err == 0 && f->at == f->len) {
 		finish(f, 0);
 	} else if (command_is_over(c)) {
