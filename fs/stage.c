@@ -11,7 +11,10 @@
 
 #include "clock.h"
 
-enum { COPY_SIZE = 64 * 1024 };
+enum {
+	COPY_SIZE = 64 * 1024,
+	LATE_MS = 2000, /* so long a base that did not come in time answers whoever asks again */
+};
 
 /* ---- life ---- */
 
@@ -467,6 +470,12 @@ void stage_fail_reads(struct stage *s, int err)
 	stage_leave(s);
 }
 
+/* The kernel asks twice, for many pages and for one. */
+static bool was_late(const struct stage *s)
+{
+	return s->late_ms && clock_ms() - s->late_ms < LATE_MS;
+}
+
 void stage_read(struct stage *s, struct read_op *op)
 {
 	stage_enter(s);
@@ -474,6 +483,8 @@ void stage_read(struct stage *s, struct read_op *op)
 		answer(s, op);
 	} else if (s->stale || (s->appending && s->orphan)) {
 		op->done(op, -ESTALE, NULL, 0);
+	} else if (!s->fill && !s->appending && was_late(s)) {
+		op->done(op, -ETIMEDOUT, NULL, 0);
 	} else {
 		DL_APPEND(s->reads, op);
 		if (s->appending)

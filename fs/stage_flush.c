@@ -367,6 +367,8 @@ void stage_fill_failed(struct stage *s, int err, const char *message)
 {
 	stage_enter(s);
 	s->no_stream = true;
+	if (err == -ETIMEDOUT)
+		s->late_ms = clock_ms();
 	stage_fail_reads(s, err);
 	stage_tell_keepers(s, err);
 	if (!s->freed && stage_is_dirty(s) && !s->delivery && !s->orphan && is_wanted(s))

@@ -93,6 +93,7 @@ struct stage {
 	bool told;         /* whoever waited heard of that */
 	bool sought;       /* since then it was asked which version that replaces */
 	int64_t failed_ms; /* when */
+	int64_t late_ms;   /* when the base did not come in time; 0: never */
 	ev_timer retry;
 
 	/* stage_ledger.c: what outlives the daemon */
