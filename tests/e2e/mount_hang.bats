@@ -269,6 +269,39 @@ is_stopped() {
 	expect_errors
 }
 
+@test "input of a command: told at the deadline, and what comes later is behind it" {
+	mount_start -o timeout=3
+	thread
+	STOPPED=$(server_of "$(jq .pid .ctl/status.json)")
+	timeout $((60 * SLOW)) "$PYTHON" - "$STOPPED" <<-'PY'
+		import errno, os, signal, sys
+		server = int(sys.argv[1])
+		run = os.open(".ctl/run", os.O_RDWR)
+		os.write(run, b'{"script": "cat >outputs/got", "stdin": true}')
+		number = os.read(run, 100).decode().strip()
+		fd = os.open(f".ctl/jobs/{number}/stdin", os.O_WRONLY)
+		os.kill(server, signal.SIGSTOP)
+		try:
+		    os.write(fd, b"one\n")
+		except OSError as e:
+		    assert e.errno == errno.ETIMEDOUT, e
+		else:
+		    raise AssertionError("nobody took that")
+		finally:
+		    os.kill(server, signal.SIGCONT)
+		os.write(fd, b"two\n")
+		os.close(fd)
+	PY
+	STOPPED=
+	wait_until has_got $'one\ntwo'
+	expect_errors
+}
+
+# has_got TEXT: that is what the command was given, and it is over.
+has_got() {
+	grep -qx "done" .ctl/jobs/*/status && [ "$(cat outputs/got)" = "$1" ]
+}
+
 @test "meanwhile everything else answers" {
 	local stuck
 
