@@ -111,15 +111,21 @@ url_mount() {
 	W=$M/threads/default
 }
 
-# proxy_mount [-o OPTIONS]…: the same behind a proxy, which can be told not to be helpful.
-proxy_mount() {
+# proxy_start: such a sandbox behind a proxy, which can be told not to be helpful; at $PROXY_URL.
+proxy_start() {
 	local port
 
 	SANDBOXD_NAME=url sandboxd_start --listen 127.0.0.1:0 --dialect "$DIALECT" || return 1
 	port=$(sed -n 's/.*: ready on [^ ]*:\([0-9]*\) .*/\1/p' "$SANDBOXD_OUT")
 	spawn "$PYTHON" "${BASH_SOURCE[0]%/*}/stallproxy.py" "$port" "$T/proxy.sock" >"$T/proxy.port"
 	wait_until test -s "$T/proxy.port" || return 1
-	mount_start "http://127.0.0.1:$(cat "$T/proxy.port")" "$@"
+	PROXY_URL=http://127.0.0.1:$(cat "$T/proxy.port")
+}
+
+# proxy_mount [-o OPTIONS]…: a mount of it.
+proxy_mount() {
+	proxy_start || return 1
+	mount_start "$PROXY_URL" "$@"
 	W=$M/threads/default
 }
 

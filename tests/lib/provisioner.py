@@ -94,6 +94,16 @@ class Pod:
                 self.process.wait()
 
 
+class Given:
+    """One that is not the cluster's: it is where it is, and stays."""
+
+    def status(self):
+        return "Running"
+
+    def end(self):
+        pass
+
+
 class Cluster:
     def __init__(self, args):
         self.args = args
@@ -137,7 +147,11 @@ class Cluster:
         if sandbox_id not in self.services:
             # As the service is missing, a pod of that name is left as it is.
             mounts = check_mounts(request["extra_mounts"], self.args.host_base)
-            address, port, url = self.service_address(sandbox_id)
+            name, _, url = self.args.given.partition("=")
+            if name and (request["thread_id"] or "").startswith(name):
+                self.pods[sandbox_id] = Given()
+            else:
+                address, port, url = self.service_address(sandbox_id)
             if sandbox_id not in self.pods:
                 self.pods[sandbox_id] = Pod(self, sandbox_id, request["thread_id"] or sandbox_id,
                                             request["user_id"], address, port)
@@ -329,6 +343,8 @@ def main():
     p.add_argument("--node-bind", default="127.0.0.1", help="where pods listen")
     p.add_argument("--cluster-net", default="127.0.1.", help="how ClusterIPs begin")
     p.add_argument("--hosts", help="file of the cluster's names")
+    p.add_argument("--given", default="", metavar="NAME=URL",
+                   help="where the sandbox of all threads is whose names begin so")
     p.add_argument("--host-base", default="/.deer-flow", help="DEER_FLOW_HOST_BASE_DIR")
     args = p.parse_args()
     Handler.cluster = Cluster(args)
