@@ -10,6 +10,7 @@
 #include <utlist.h>
 
 #include "absent.h"
+#include "clock.h"
 #include "contents.h"
 #include "entry.h"
 #include "log.h"
@@ -35,6 +36,7 @@ static struct handle *handle_new(struct node *n, int flags)
 	h->flags = flags;
 	h->writes = (flags & O_ACCMODE) != O_RDONLY;
 	h->wrote = h->writes && (flags & O_TRUNC);
+	h->opened_ms = clock_ms();
 	DL_APPEND(n->handles, h);
 	if (h->writes)
 		n->writers++;
@@ -503,11 +505,14 @@ void sandbox_op_flush(fuse_req_t req, struct handle *h, bool others)
 	bool waits = n->stage && (h->writes || h->made || others);
 	int err = 0;
 
-	/* Who has written nothing is told, and it is not tried again over what others may have
-	 * written since: see hand_over() in stage_flush.c. */
-	if (waits && !h->wrote && !h->made && !others)
-		err = stage_failure(n->stage);
-	if (!waits || err < 0) {
+	/* What failed is not tried again for somebody who has written nothing: others may have
+	 * written since, see hand_over() in stage_flush.c. Who had it open then is told. */
+	if (waits && !h->wrote && !h->made && !others && stage_failure(n->stage)) {
+		waits = false;
+		if (stage_failed_since(n->stage, h->opened_ms))
+			err = stage_failure(n->stage);
+	}
+	if (!waits) {
 		struct parked p;
 
 		parked_init(&p, n->fs, req, NULL);

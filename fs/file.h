@@ -15,7 +15,8 @@ struct handle {
 	struct node *node; /* counted */
 	int flags;         /* of open(2) */
 	bool writes;
-	bool wrote;        /* or emptied it */
+	bool wrote; /* or emptied it */
+	int64_t opened_ms;
 	bool made;         /* the file, which may be in the sandbox only when this is closed */
 	bool direct_reads; /* past the kernel's pages */
 	bool direct;       /* writes past the kernel's pages: see has_direct_writer() in file.c */

@@ -44,6 +44,13 @@ int remote_errno(int err)
 	}
 }
 
+bool remote_is_unreachable(int err)
+{
+	int e = remote_errno(err);
+
+	return e == ENOTCONN || e == ETIMEDOUT;
+}
+
 /* Errors that speak of the sandbox as such, not of a file in it. */
 static bool is_grave(int err)
 {

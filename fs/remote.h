@@ -63,3 +63,5 @@ static inline bool remote_is_busy(const struct remote *r)
 
 /* The errno that a user sees for an error of client/ or provider/; positive. */
 int remote_errno(int err);
+/* Whether it is that nobody answers. */
+bool remote_is_unreachable(int err);

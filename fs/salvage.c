@@ -391,10 +391,8 @@ void salvage_wake(struct thread *t)
 	bool any = false;
 
 	DL_FOREACH (t->fs->staging->salvage, v) {
-		int e = remote_errno(v->rec.error);
-
 		if (strcmp(v->rec.thread, t->id) == 0 && v->state == SALVAGE_WAITS &&
-		    (e == ENOTCONN || e == ETIMEDOUT))
+		    remote_is_unreachable(v->rec.error))
 			any |= wake(v);
 	}
 	if (any)

@@ -21,14 +21,19 @@ enum {
 static void note_change(struct stage *s)
 {
 	s->changes++;
+	stage_note_dirty(s);
+}
+
+static void forget_failure(struct stage *s)
+{
 	s->last_error = 0;
 	s->told = false;
-	stage_note_dirty(s);
 }
 
 static void note_content(struct stage *s)
 {
 	note_change(s);
+	forget_failure(s);
 	s->content = s->changes;
 	clock_gettime(CLOCK_REALTIME, &s->mtime);
 	s->times = false; /* a time that was set before is history */
@@ -149,6 +154,11 @@ int stage_failure(const struct stage *s)
 	return s->delivery ? 0 : s->last_error;
 }
 
+bool stage_failed_since(const struct stage *s, int64_t since_ms)
+{
+	return s->failed_ms >= since_ms;
+}
+
 bool stage_is_needed(const struct stage *s)
 {
 	return s->append_error || s->held > 0;
@@ -161,6 +171,9 @@ void stage_set_attr(struct stage *s, int mode, const struct timespec *mtime)
 	if (mode < 0 && !mtime)
 		return;
 	note_change(s);
+	/* Content that failed has still failed, and is not sent without a look for that. */
+	if (s->sent >= s->content)
+		forget_failure(s);
 	if (mode >= 0) {
 		s->mode = mode & 07777;
 		s->mode_change = s->changes;

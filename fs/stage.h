@@ -67,6 +67,8 @@ void stage_flush_cancel(struct stage *s, struct flush_op *op);
 bool stage_is_clean(const struct stage *s);
 /* How the last upload failed; 0: it did not, or another one is under way. */
 int stage_failure(const struct stage *s);
+/* Whether that was not before then (as clock_ms()). */
+bool stage_failed_since(const struct stage *s, int64_t since_ms);
 /* Though it is clean: an error is to be told at close, or nothing may be uploaded for now. */
 bool stage_is_needed(const struct stage *s);
 bool stage_is_complete(const struct stage *s); /* no base is missing: reads need no sandbox */

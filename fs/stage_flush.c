@@ -171,9 +171,15 @@ static void hand_over(struct stage *s)
 {
 	struct node *n = s->n;
 
-	if (!s->abandoned || !s->last_error || n->writers > 0 || s->waiters || s->delivery ||
-	    s->sent >= s->content || s->append_error || !s->fs->staging || s->fs->ending ||
-	    stage_note_now(s) < 0 || s->partly)
+	if (!s->abandoned || !s->last_error || s->waiters || s->delivery || s->sent >= s->content ||
+	    s->append_error || !s->fs->staging || s->fs->ending)
+		return;
+	/* Whoever has it open may write: then it goes up with that, whatever is there. */
+	if (n->writers > 0) {
+		rest(s);
+		return;
+	}
+	if (stage_note_now(s) < 0 || s->partly)
 		return;
 	/*
 	 * Otherwise it would take what we confirmed ourselves for others' work: see end_look(). At

@@ -180,16 +180,19 @@ static void end_look(struct remote *r, int err)
 {
 	struct look *l = CONTAINER_OF(r, struct look, r);
 	struct stage *s = l->s;
+	bool learned = s && err == 0 && s->confirmed == l->confirmed && !s->origin.ino &&
+		       l->seen.size == s->origin.size;
 
 	if (s)
 		s->look = NULL;
-	if (s && err == 0 && s->confirmed == l->confirmed && !s->origin.ino &&
-	    l->seen.size == s->origin.size) {
+	if (learned) {
 		set_version(&s->origin, &l->seen);
 		s->noted = 0; /* to be written down anew */
 	}
 	free(l);
-	if (s && s->sought)
+	if (s && remote_is_unreachable(err))
+		s->sought = false; /* to be asked once it can be */
+	if (learned && s->sought)
 		stage_wake(s);
 }
 

@@ -441,14 +441,6 @@ static void start_upload(struct remote *r, struct sandbox *sb)
 	sandbox_upload(sb, &r->call, path, &how);
 }
 
-/* Perhaps it is carried out still. */
-static bool is_unanswered(int err)
-{
-	int e = remote_errno(err);
-
-	return e == ENOTCONN || e == ETIMEDOUT;
-}
-
 static void on_uploaded(struct remote *r, int err)
 {
 	struct delivery *d = of(r);
@@ -461,8 +453,9 @@ static void on_uploaded(struct remote *r, int err)
 	n = s->n;
 	if (err < 0) {
 		/* A stream is only ahead of what has to be done anyhow; and what was refused is not
-		 * wanted any more. */
-		d->cancelled = d->end == UINT64_MAX || (d->spoiled && !is_unanswered(err));
+		 * wanted any more. Without an answer it is perhaps carried out still. */
+		d->cancelled = d->end == UINT64_MAX ||
+			       (d->spoiled && !remote_is_unreachable(err));
 		s->no_stream = true;
 		if (n->parent)
 			entry_doubted(n->parent, n->name);

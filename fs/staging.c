@@ -90,13 +90,6 @@ int staging_shelve(struct stage *s)
 	return r;
 }
 
-static bool is_unreachable(int err)
-{
-	int e = remote_errno(err);
-
-	return e == ENOTCONN || e == ETIMEDOUT;
-}
-
 void staging_wake(struct thread *t, bool returned)
 {
 	struct staging *g = t->fs->staging;
@@ -106,7 +99,7 @@ void staging_wake(struct thread *t, bool returned)
 		return;
 	DL_FOREACH_SAFE2(g->dirty, s, next, book_next)
 	{
-		if (s->n->thread == t && is_unreachable(s->last_error) &&
+		if (s->n->thread == t && remote_is_unreachable(s->last_error) &&
 		    (returned || clock_ms() - s->failed_ms >= WAKE_AFTER_MS))
 			stage_wake(s);
 	}

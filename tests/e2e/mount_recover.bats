@@ -699,6 +699,57 @@ except OSError as e:
 	expect_errors
 }
 
+@test "nor when its mode is changed, or somebody opens it for writing" {
+	local i
+
+	for i in 'chmod 600 outputs/f' 'touch outputs/f' 'exec 8<>outputs/f'; do
+		rm -f outputs/f outputs/f.*
+		echo old >outputs/f
+		stand_still
+		lose_to_the_sandbox
+		eval "$i"
+		sleep 2 # for what would have been sent
+		same agent "$(cat "$DATA/users/default/threads/demo/user-data/outputs/f")"
+		exec 8<&-
+		"$THREADFS" recover --retry "$M" # what waits is not waited for
+		wait_until noted 0
+		both_are_there
+		noted 0
+	done
+	expect_errors
+}
+
+@test "of what failed those are told who had it open, and not who comes later" {
+	local host=$DATA/users/default/threads/demo/user-data/outputs
+
+	echo old >outputs/f
+	stand_still
+	"$PYTHON" -I -S -c '
+import errno, os, signal, sys
+w = os.open("outputs/f", os.O_WRONLY)
+early = os.open("outputs/f", os.O_RDWR)
+os.write(w, b"new\n")
+def told(fd):
+    try:
+        os.close(fd)
+    except OSError as e:
+        return e.errno in (errno.ETIMEDOUT, errno.ENOTCONN)
+    return False
+assert told(os.dup(w))
+assert told(os.dup(early))
+os.kill(int(sys.argv[1]), signal.SIGCONT)
+while True:
+    try:
+        late = os.open("outputs/f", os.O_RDWR)
+        break
+    except OSError:
+        pass
+assert not told(late)
+assert not told(w)' "$server"
+	same new "$(cat "$host/f")"
+	expect_errors
+}
+
 @test "nor when the mount ends" {
 	echo old >outputs/f
 	stand_still
