@@ -103,11 +103,13 @@ static bool put(const char *path, const char *data, size_t len, int flags, bool 
 	return synced || (ok && closed);
 }
 
+enum edit { EDIT_NOT, EDIT_PARTS, EDIT_WHOLE };
+
 /*
  * Likewise over what is there, in pieces in any order, of which one may be the file's new
- * end. ret_opened: it may have been changed.
+ * end. ret_how: how much was taken at once; parts, too, if some of it was to be synced earlier.
  */
-static bool put_in_place(const char *path, const char *data, size_t len, bool *ret_opened)
+static bool put_in_place(const char *path, const char *data, size_t len, enum edit *ret_how)
 {
 	size_t piece = (len / (1 + below(PIECES - 1)) / BLOCK + 1) * BLOCK;
 	unsigned order[PIECES], n = (unsigned)((len + piece - 1) / piece), cut;
@@ -116,7 +118,7 @@ static bool put_in_place(const char *path, const char *data, size_t len, bool *r
 
 	doing("open to edit", path);
 	fd = open(path, (below(2) ? O_RDWR : O_WRONLY) | O_CLOEXEC);
-	*ret_opened = fd >= 0;
+	*ret_how = fd < 0 ? EDIT_NOT : EDIT_WHOLE;
 	if (!went_well(fd))
 		return false;
 	for (unsigned i = 0; i < n; i++) {
@@ -136,10 +138,14 @@ static bool put_in_place(const char *path, const char *data, size_t len, bool *r
 		if (ok && !below(i < n ? 16 : 4)) {
 			doing("fsync", path);
 			synced = went_well(fsync(fd)) && i == n;
+			if (i < n)
+				*ret_how = EDIT_PARTS;
 		}
 		if (!below(8))
 			usleep((useconds_t)below(200000)); /* some of it is written down */
 	}
+	if (!ok)
+		*ret_how = EDIT_PARTS;
 	doing("close", path);
 	closed = went_well(close(fd));
 	return synced || (ok && closed);
@@ -196,14 +202,19 @@ static void do_write(unsigned slot)
 	count(T_WRITES);
 }
 
-/* Writes over what is there, without emptying it first: what is not confirmed may be in part. */
+/*
+ * Writes over what is there, without emptying it first. What is not confirmed may be there in part
+ * if a part of it was to be synced, or if the daemon did not live to take all of it.
+ */
 static void do_edit(unsigned slot)
 {
 	struct slot *s = &chaos.shared->slots[thread][slot];
 	uint32_t version = s->attempted + 1;
-	bool ok, opened;
+	unsigned epoch = chaos.shared->epoch;
+	enum edit how;
 	char path[512];
 	size_t len;
+	bool ok;
 
 	if (!s->confirmed || s->may_be_absent || s->edited)
 		return;
@@ -211,16 +222,18 @@ static void do_edit(unsigned slot)
 	path_of(path, sizeof(path), s, slot, s->elsewhere);
 	s->moves++;
 	s->attempted = version;
-	ok = put_in_place(path, content, len, &opened);
+	ok = put_in_place(path, content, len, &how);
+	if (how == EDIT_WHOLE && (epoch % 2 == 0 || epoch != chaos.shared->epoch))
+		how = EDIT_PARTS;
 	if (ok) {
 		s->confirmed = version;
 		count(T_EDITS);
-	} else if (opened) {
+	} else if (how == EDIT_PARTS) {
 		s->edited = version;
 	}
 	s->moves++;
 	/* Or the next write goes over whatever it is. */
-	if (!ok && opened && below(2))
+	if (!ok && how != EDIT_NOT && below(2))
 		retire(slot);
 }
 
