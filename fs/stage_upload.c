@@ -454,8 +454,7 @@ static void on_uploaded(struct remote *r, int err)
 	if (err < 0) {
 		/* A stream is only ahead of what has to be done anyhow; and what was refused is not
 		 * wanted any more. Without an answer it is perhaps carried out still. */
-		d->cancelled = d->end == UINT64_MAX ||
-			       (d->spoiled && !remote_is_unreachable(err));
+		d->cancelled = d->end == UINT64_MAX || (d->spoiled && !remote_is_unreachable(err));
 		s->no_stream = true;
 		if (n->parent)
 			entry_doubted(n->parent, n->name);

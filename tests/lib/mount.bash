@@ -432,7 +432,7 @@ is() {
 
 # said_nothing: what was run had no output, unless that an end takes its time on a busy machine.
 said_nothing() {
-	! grep -vF 'waiting for its daemon to end' <<<"$output" | grep -q .
+	! grep -vF 'waiting for its daemon to end' <<<"${output-}" | grep -q .
 }
 
 # same A B: both strings are equal.
