@@ -405,6 +405,17 @@ class Test:
                     return
             time.sleep(0.05)
 
+    def settled(self):
+        """Waits until all is told that has changed: what is looked up before that is forgotten."""
+        before = None
+        while True:
+            with open(f"{self.mount}/.ctl/metrics") as f:
+                now = re.search(r"^threadfs_watch_events_total (\d+)", f.read(), re.M)[1]
+            if now == before:
+                return
+            before = now
+            time.sleep(0.2 * SLOW)
+
     def prepare(self):
         """A directory for each operation, so that none is in the way of another; made by a
         command, after which nothing counts that is cached."""
@@ -416,6 +427,7 @@ class Test:
             mkdir -p $i/d && echo content >$i/f && echo other >$i/g && ln -s f $i/l &&
             truncate -s {LARGE} $i/large && truncate -s {MIDDLE} $i/middle; done
             cd - >/dev/null""")
+        self.settled()
         paths = {}
         for i, name in enumerate(OPS, 1):
             if name in (MKDIR, RMDIR):
