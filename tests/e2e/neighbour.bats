@@ -346,9 +346,10 @@ while names() != before:
 	[ -e "$T/ran/x" ]
 }
 
-# slowly CMD…: each umount2(2) of it waits, after it is in $T/trace.
+# slowly CMD…: each umount2(2) of it waits, after it is in $T/trace. A leak checker would trace as
+# well, and there can be only one who does.
 slowly() {
-	strace -f -o "$T/trace" -e trace=umount2 -e inject=umount2:delay_enter=2s -e signal=none "$@"
+	ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 strace -f -o "$T/trace" -e trace=umount2 -e inject=umount2:delay_enter=2s -e signal=none "$@"
 }
 
 # swap: what he does in that moment with his directory, in which root's mount is.
