@@ -235,11 +235,14 @@ static mode_t type_of(char letter, const char *letters)
 
 static int take_record(struct entries *e, struct cursor *c, bool recursive)
 {
-	mode_t type = type_of(*c->p++, FIND_LETTERS);
+	char letter = *c->p++;
+	mode_t type = type_of(letter, FIND_LETTERS);
 	size_t name_len, target_len;
 	const char *name, *target;
 	struct attr a = { 0 };
 
+	if (!letter) /* each has two NULs: see entries_find_len() */
+		return -EBADMSG;
 	need(c, ' ');
 	a.mode = type | (mode_t)take_number(c, 8, 07777);
 	take_attr(c, TIME_PARTS, &a);

@@ -242,6 +242,7 @@ static void find_odds(void **state)
 	assert_int_equal(e.n, 3);
 	assert_int_equal(FIND(&e, "f" ATTRS "n\0target\0", false), -EBADMSG);
 	assert_int_equal(FIND(&e, "\0\0", false), -EBADMSG);
+	assert_int_equal(FIND(&e, "\0" ATTRS "n\0\0", false), -EBADMSG);
 	assert_int_equal(FIND(&e, "find: hello\n", false), -EBADMSG);
 	assert_int_equal(FIND(&e, "ff" ATTRS "n\0\0", false), -EBADMSG);
 	assert_int_equal(FIND(&e, "\nf" ATTRS "n\0\0", false), -EBADMSG);
