@@ -112,7 +112,7 @@ enum edit { EDIT_NOT, EDIT_PARTS, EDIT_WHOLE };
 static bool put_in_place(const char *path, const char *data, size_t len, enum edit *ret_how)
 {
 	size_t piece = (len / (1 + below(PIECES - 1)) / BLOCK + 1) * BLOCK;
-	unsigned order[PIECES], n = (unsigned)((len + piece - 1) / piece), cut;
+	unsigned order[PIECES] = { 0 }, n = (unsigned)((len + piece - 1) / piece), cut;
 	bool synced = false, ok = true, closed;
 	int fd;
 
