@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pty.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -315,7 +314,11 @@ static void log_does_not_wait_for_who_does_not_read(void **state UNUSED)
 	close(fds[0]);
 	close(fds[1]);
 	cfmakeraw(&raw);
-	assert_int_equal(openpty(&fds[0], &fds[1], NULL, &raw, NULL), 0);
+	/* Not openpty(3): valgrind does not know how that asks for the other side. */
+	fds[0] = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+	assert_true(fds[0] >= 0 && grantpt(fds[0]) == 0 && unlockpt(fds[0]) == 0);
+	fds[1] = open(ptsname(fds[0]), O_RDWR | O_NOCTTY | O_CLOEXEC);
+	assert_int_equal(tcsetattr(fds[1], TCSANOW, &raw), 0);
 	log_to_who_does_not_read(fds[1], fds[0]);
 	close(fds[0]);
 	close(fds[1]);
