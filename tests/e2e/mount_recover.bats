@@ -790,9 +790,8 @@ sys.exit("no error")' "$server"
 	expect_errors
 }
 
-@test "who reads a file while what a killed daemon left for it goes beside it is answered" {
-	local host=$DATA/users/default/threads/demo/user-data/outputs server
-
+# leave_large: a killed daemon has left 300 MB for outputs/f; $server is its sandbox's.
+leave_large() {
 	server=$(server)
 	echo old >outputs/f
 	head -c 300M /dev/zero | tr '\0' S >"$T/large"
@@ -800,11 +799,23 @@ sys.exit("no error")' "$server"
 	wait_until noted 1
 	sleep 1
 	kill_daemon
-	{ head -c $((300 * 1024 * 1024 - 1)) "$T/large"; printf X; } >"$host/tmp"
-	mv "$host/tmp" "$host/f"
-	kill -STOP "$server" # both are to begin at the same time
+}
+
+# take_up_large: they are about to be uploaded, but $server stands still, so that what begins now does
+# so at the same time.
+take_up_large() {
+	kill -STOP "$server"
 	mount_start -o timeout=60
 	wait_until jq -e '.recovery[0].state == "uploading"' "$M/.ctl/status.json"
+}
+
+@test "who reads a file while what a killed daemon left for it goes beside it is answered" {
+	local host=$DATA/users/default/threads/demo/user-data/outputs server
+
+	leave_large
+	{ head -c $((300 * 1024 * 1024 - 1)) "$T/large"; printf X; } >"$host/tmp"
+	mv "$host/tmp" "$host/f"
+	take_up_large
 	# fallocate: it is opened as by who writes
 	spawn "$PYTHON" -I -S -c '
 import ctypes, os, sys
@@ -824,16 +835,8 @@ assert os.pread(f, 10, 0) == b"S" * 10' "$M"
 @test "a file is changed while what a killed daemon left for it is on its way: neither is lost" {
 	local host=$DATA/users/default/threads/demo/user-data/outputs server
 
-	server=$(server)
-	echo old >outputs/f
-	head -c 300M /dev/zero | tr '\0' S >"$T/large"
-	write_and_wait outputs/f wb "$T/large"
-	wait_until noted 1
-	sleep 1
-	kill_daemon
-	kill -STOP "$server" # both are to begin at the same time
-	mount_start -o timeout=60
-	wait_until jq -e '.recovery[0].state == "uploading"' "$M/.ctl/status.json"
+	leave_large
+	take_up_large
 	spawn "$PYTHON" -I -S -c '
 import os, sys
 f = os.open(sys.argv[1] + "/threads/demo/outputs/f", os.O_RDWR)
