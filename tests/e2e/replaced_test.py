@@ -69,7 +69,14 @@ def read_often(path, end, results):
 
 
 def main():
-    path, host, end = sys.argv[1], sys.argv[2], time.time() + float(sys.argv[3])
+    path, host = sys.argv[1:3]
+    replace(host, 0)
+    patience = time.time() + 60
+    while os.stat(path).st_size < LINE:  # what was there before is no version
+        if time.time() > patience:
+            sys.exit("the first version is not seen")
+        time.sleep(0.01)
+    end = time.time() + float(sys.argv[3])
     results = multiprocessing.Queue()
     replacer = multiprocessing.Process(target=replace, args=(host, end))
     readers = [
@@ -77,9 +84,11 @@ def main():
     ]
     for p in [replacer, *readers]:
         p.start()
-    whole, stale, mixed, foreign = map(sum, zip(*(results.get() for _ in readers)))
     for p in [replacer, *readers]:
         p.join()
+    if any(p.exitcode for p in [replacer, *readers]):
+        sys.exit("one of them failed")
+    whole, stale, mixed, foreign = map(sum, zip(*(results.get() for _ in readers)))
     print(f"{whole} reads of one version, {stale} ESTALE, {mixed} of two")
     sys.exit(foreign > (2 if os.environ.get("SANITIZED") else 0) or whole == 0)
 
