@@ -34,8 +34,8 @@ void salvage_begin(struct fs *fs);
 /* One more record, which was just given up. */
 void salvage_add(struct fs *fs, const char *name);
 void salvage_release(struct staging *g);
-/* The mount is about to end: those of its own are tried once more, until then (as clock_ms()). How
- * many have not arrived. */
+/* The mount is about to end: those of its own are tried once more, until staging->last_try_ms; only
+ * where there is a staging. How many have not arrived. */
 void salvage_last_try(struct fs *fs);
 unsigned salvage_unfinished(const struct fs *fs);
 
